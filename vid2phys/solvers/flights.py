@@ -33,8 +33,8 @@ _AGREE = 16.0  # squared standard deviations between accelerations that agree
 _FALLING = (3.0, 30.0)  # m/s^2: accelerations that may be gravity, before the focal length is known
 _GAP = 3.5  # frame intervals between two flights with an impact between them
 _LEAST_KICK = 0.3  # m/s that an impact changes the velocity by
-_PASSES, _ITERATIONS = 2, 12
-_LEAST_SCALE = 0.3  # of the errors that the tracker states
+_PASSES, _ITERATIONS = 3, 12
+_LEAST_SCALE = 0.7  # of the errors that the tracker states
 _CONTINUOUS_M, _CONTACT_S = 2e-3, 1e-3  # how far flights may miss each other at an impact: constant, and per speed
 
 
@@ -107,16 +107,17 @@ def find_flights(places: Places) -> Flights | None:
     if len(places.times_s) < 2 * _LEAST_FRAMES:
         return None
     places = places.scaled(*_white_scales(places))
-    acceleration, frames = _shared_acceleration(places), []
+    acceleration, frames = _shared_acceleration(places), list[NDArray[np.int64]]()
     for _ in range(_PASSES):
         if acceleration is None:
             return None
         frames = _merged(places, _stretches(places, acceleration), acceleration)
         frames = _that_fall(places, frames, acceleration)
-        acceleration = _fit(places, frames).values[:3] if frames else None
-    if not frames:
-        return None
-    return _conclude(places.scaled(*_left_over(places, frames, _fit(places, frames))), frames)
+        if not frames:
+            return None
+        fit = _fit(places, frames)
+        acceleration, places = fit.values[:3], places.scaled(*_left_over(places, frames, fit))
+    return _conclude(places, frames)
 
 
 def _white_scales(places: Places) -> tuple[float, float]:

@@ -12,7 +12,7 @@ rather too wide; and the camera's place is exact by definition, so that position
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +21,28 @@ from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import enough
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.geometry import make_transform
-from vid2phys.notes import warning
+from vid2phys.notes import ordered, warning
 
 if TYPE_CHECKING:
+    from vid2phys.io.focal_length import FocalPrior
     from vid2phys.solvers.camera_from_motion import CameraEstimate, CameraPrior, Motion
     from vid2phys.tracking.track import Track
-    from vid2phys.types import Array
+    from vid2phys.types import Array, Estimate, Result
+
+
+@dataclass(frozen=True)
+class EstimatedCamera:
+    """What the motion says of the camera.
+
+    estimate: with gravity known. check: as if gravity were not known. prior: of the estimate. first: [3] m, where the
+    body was first seen, in camera axes.
+    """
+
+    estimate: CameraEstimate
+    check: CameraEstimate
+    prior: CameraPrior
+    first: Array
+
 
 TrackAgain = Callable[[Inputs], tuple[Inputs, "Track"]]
 _RUNS = 4  # of the tracker, at most
@@ -76,9 +92,63 @@ def with_estimated_camera(
     camera = replace(tracked.camera, camera_to_world=pose)
     tracked = replace(tracked, camera=camera, camera_to_world=pose)
     tracked, carried = _with_nuisance(tracked, options, estimate)
-    report = _report(tracked, estimate, check, first)
-    notes = (*_notes(report, estimate, check, prior), *carried)
-    return replace(tracked, warnings=(*tracked.warnings, *notes), camera_estimate=report), track
+    kept = EstimatedCamera(estimate, check, prior, first)
+    return replace(tracked, warnings=(*tracked.warnings, *carried), camera_estimate=kept), track
+
+
+def with_fitted_camera(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
+    """Return inputs and result with the world's origin at the first place of the fit, and the camera as fitted.
+
+    The diagnostics get the entry `camera_estimate`, and notes.
+    """
+    kept, focal = inputs.camera_estimate, inputs.focal
+    assert kept is not None
+    assert focal is not None
+    values = {parameter.name: parameter for parameter in result.parameters}
+    estimate = kept.estimate
+    if "camera_turn_x" in values:
+        inputs, result = _from_first_place(inputs, result)
+        estimate = _as_fitted(inputs, estimate, values)
+    report = _report(float(inputs.camera.K[0, 0]), replace(kept, estimate=estimate), focal)
+    notes = ordered([*result.diagnostics["notes"], *_notes(report, kept)])  # type: ignore[misc]
+    diagnostics = result.diagnostics | {"camera_estimate": report, "notes": notes}
+    return inputs, replace(result, diagnostics=diagnostics)
+
+
+def _from_first_place(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
+    """Return both with the world moved so that the fitted motion begins at its origin."""
+    states, pose = result.trajectory.states.copy(), inputs.camera_to_world.copy()
+    pose[:3, 3] -= states[0, :3]
+    states[:, :3] -= states[0, :3].copy()
+    camera = replace(inputs.camera, camera_to_world=pose)
+    moved = replace(result, trajectory=replace(result.trajectory, states=states))
+    return replace(inputs, camera=camera, camera_to_world=pose), moved
+
+
+def _as_fitted(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estimate]) -> CameraEstimate:
+    """Return the estimate with the values of the fit, and with its spreads, as if the fit had measured them."""
+    from vid2phys.solvers.camera_parameters import camera_pose
+
+    pose = camera_pose(inputs.camera_to_world, {name: one.value for name, one in values.items()})
+    before = estimate.rotation_std(inputs.camera_to_world)
+    for name, row, std in (("camera_turn_x", 1, before[0]), ("camera_turn_y", 0, before[1])):
+        direction = np.concatenate([[0.0], inputs.camera_to_world[row, :3], [0.0, 0.0]])
+        estimate = estimate.known(direction[None], _measured(std, _spread(values[name].ci95)))
+    if values["focal"].source == "nuisance":
+        spread = _spread(tuple(np.log(values["focal"].ci95)))
+        estimate = estimate.known(np.eye(6)[:1], _measured(estimate.std("log_focal"), spread))
+        estimate = replace(estimate, log_focal=float(np.log(values["focal"].value)))
+    return replace(estimate, down=-pose[2, :3])
+
+
+def _spread(ci95: tuple[float, ...]) -> float:
+    return 0.5 * (ci95[1] - ci95[0]) / _NORMAL
+
+
+def _measured(before: float, after: float) -> float:
+    """Return the spread of a measurement that brings one spread to another; a large one if it is not less."""
+    more = after**-2.0 - before**-2.0
+    return float(more**-0.5) if more > 1e-9 * before**-2.0 else 1e3 * before
 
 
 def _motion(inputs: Inputs, track: Track) -> Motion:
@@ -131,16 +201,14 @@ def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate
     return replace(inputs, known=changed), ()
 
 
-def _report(inputs: Inputs, estimate: CameraEstimate, check: CameraEstimate, first: Array) -> dict[str, Any]:
-    """Return what result.json states of the camera: values with 95 % intervals, their sources, and what would help.
-
-    first: [3] m, where the body was first seen, in camera axes.
-    """
-    focal = inputs.focal
-    assert focal is not None
-    nominal, std = float(inputs.camera.K[0, 0]), estimate.std("log_focal")
+def _report(nominal: float, kept: EstimatedCamera, focal: FocalPrior) -> dict[str, Any]:
+    """Return what result.json states of the camera: values with 95 % intervals, their sources, and what would help."""
+    estimate, check, first = kept.estimate, kept.check, kept.first
+    std = estimate.std("log_focal")
     by_motion = "the fall" if estimate.flights is not None else "a level camera, by assumption"
-    source = focal.source if std > _MOTION * focal.log_std else f"the fall, with {focal.source}"
+    source = focal.source
+    if focal.log_std and std < _MOTION * focal.log_std:
+        source = f"the motion, with {focal.source}"
     pixels = nominal * np.exp(estimate.log_focal + _NORMAL * std * np.array([-1.0, 0.0, 1.0]))
     report: dict[str, Any] = {"focal_px": _value(pixels[1], (pixels[0], pixels[2]), source)}
     for name, (angle, spread) in (("pitch_deg", estimate.pitch), ("roll_deg", estimate.roll)):
@@ -205,10 +273,9 @@ def _remedies(estimate: CameraEstimate, check: CameraEstimate) -> list[str]:
     return lines
 
 
-def _notes(
-    report: dict[str, Any], estimate: CameraEstimate, check: CameraEstimate, prior: CameraPrior
-) -> tuple[str, ...]:
+def _notes(report: dict[str, Any], kept: EstimatedCamera) -> tuple[str, ...]:
     """Return what a reader of the result must know of the camera."""
+    estimate, check, prior = kept.estimate, kept.check, kept.prior
     focal, pitch, roll = report["focal_px"], report["pitch_deg"], report["roll_deg"]
     text = (
         f"the camera was estimated: focal length {_interval(focal, '.4g')} px ({focal['source']}), looking down by "
@@ -231,7 +298,9 @@ def _notes(
             text = warning(f"{text}, not {prior.gravity:.4g}: its size or the frame rate is wrong (--fps)")
         notes.append(text)
     if "ground_z_m" in report:
-        notes.append(f"the ground is at z = {_interval(report['ground_z_m'], '.3g')} m, by {_impacts(estimate.impacts)}")
+        notes.append(
+            f"the ground is at z = {_interval(report['ground_z_m'], '.3g')} m, by {_impacts(estimate.impacts)}"
+        )
     return (*notes, *report["measurements_that_would_help"])
 
 

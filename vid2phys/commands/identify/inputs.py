@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import is_auto
 from vid2phys.commands.identify.config import IdentifyConfig
@@ -18,6 +18,7 @@ from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
+    from vid2phys.commands.identify.estimated_camera import EstimatedCamera
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
@@ -50,7 +51,7 @@ class Inputs:
     warnings: tuple[str, ...]
     body: ArticulatedBody | None = None
     focal: FocalPrior | None = None
-    camera_estimate: dict[str, Any] | None = None
+    camera_estimate: EstimatedCamera | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:

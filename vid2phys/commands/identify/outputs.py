@@ -48,11 +48,7 @@ def with_cameras(result: Result, several: Sequence[Inputs]) -> Result:
     """Return the result with a description of the camera among the diagnostics of each clip."""
     from vid2phys.io.camera import describe
 
-    lines: list[dict[str, object]] = [
-        {"camera": describe(inputs.camera)}
-        | ({} if inputs.camera_estimate is None else {"camera_estimate": inputs.camera_estimate})
-        for inputs in several
-    ]
+    lines = [{"camera": describe(inputs.camera)} for inputs in several]
     clips = [replace(one, diagnostics=line | one.diagnostics) for one, line in zip(result.clips, lines, strict=False)]
     return replace(result, diagnostics=lines[0] | result.diagnostics, clips=tuple(clips))
 

@@ -52,6 +52,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
         Vid2PhysError: for anything that a user can mend.
     """
     from vid2phys.commands.config import write_config
+    from vid2phys.commands.identify.estimated_camera import with_fitted_camera
     from vid2phys.commands.identify.inputs import read_all
     from vid2phys.commands.identify.outputs import with_cameras, write
     from vid2phys.io.run import new_run
@@ -70,6 +71,9 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     with new_run("identify", config.out) as folder:
         several, tracks = track_all(several, config, progress)
         result = with_cameras(solve(several, tracks, config, progress), several)
+        if several[0].camera_estimate is not None:
+            inputs, result = with_fitted_camera(several[0], result)
+            several = [inputs]
         write_config(folder / "config.yaml", replace(config, out=None))
         write(folder, several, configs, result, time.perf_counter() - started, progress)
     return result, folder

@@ -1,0 +1,140 @@
+"""`identify --camera auto`: keypoints of a body that bounces give camera, ground and trajectory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import trimesh
+import yaml
+
+from tests.bouncing_ball import HEIGHT, WIDTH, Scene, bouncing, seen_by
+from vid2phys.api import load_run
+from vid2phys.commands.configs import AUTO_CAMERA
+from vid2phys.commands.identify import IdentifyConfig, identify
+from vid2phys.errors import UsageError
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.io.points import save_body_points
+from vid2phys.io.video import VideoWriter
+from vid2phys.types import Result, Status
+
+FPS, RADIUS_M, NOISE_PX = 60.0, 0.1, 0.4
+TIMES = np.arange(60) / FPS
+SPIN = np.array([2.0, 3.0, 1.0])
+POINTS = RADIUS_M / np.sqrt(3) * np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
+MIDDLE = np.array([0.5 * (WIDTH - 1), 0.5 * (HEIGHT - 1)])
+
+
+def scene_of(focal_px: float) -> Scene:
+    world = bouncing(TIMES, 0.4, (0.2, 0.4), 0.8, RADIUS_M)
+    return seen_by(world, TIMES, pitch_deg=28.0, roll_deg=3.0, focal_px=focal_px, radius_m=RADIUS_M)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ball")
+    with VideoWriter(folder / "clip.mp4", WIDTH, HEIGHT, FPS) as video:
+        for _ in TIMES:
+            video.write(np.full((HEIGHT, WIDTH, 3), 80, np.uint8))
+    trimesh.creation.icosphere(subdivisions=3, radius=RADIUS_M).export(folder / "ball.obj")
+    save_body_points({f"p{k}": point for k, point in enumerate(POINTS)}, folder / "body.csv")
+    return folder
+
+
+def write_keypoints(scene: Scene, path: Path) -> None:
+    rng, rows = np.random.default_rng(0), ["time_s,point,x_px,y_px,sigma_px,shared_px"]
+    for time, place in zip(scene.times_s, scene.places, strict=True):
+        points = POINTS @ matrix_from_rotvec(time * SPIN).T + place
+        image = scene.focal_px * points[:, :2] / points[:, 2:] + MIDDLE + NOISE_PX * rng.normal(size=(len(POINTS), 2))
+        rows += [f"{time:.6f},p{k},{x:.4f},{y:.4f},{NOISE_PX},0" for k, (x, y) in enumerate(image)]
+    path.write_text("\n".join(rows))
+
+
+def run(files: Path, out: Path, scene: Scene, **options: Any) -> tuple[Result, dict[str, Any]]:
+    write_keypoints(scene, out / "k.csv")
+    given: dict[str, Any] = {"camera": AUTO_CAMERA, "overlay": False, "out": out / "run"} | options
+    config = IdentifyConfig(
+        clip=files / "clip.mp4", mesh=files / "ball.obj", system="rigid_contact", observation=out / "k.csv",
+        body_points=files / "body.csv", **given,
+    )  # fmt: skip
+    result, folder = identify(config)
+    return result, json.loads((folder / "result.json").read_text())
+
+
+def in_world(scene: Scene) -> np.ndarray:
+    """Return the true places [T, 3] in a world of z up, x to the camera's right, from the first place on."""
+    up = -scene.down
+    x = np.array([1.0, 0.0, 0.0]) - up[0] * up
+    x /= np.linalg.norm(x)
+    return (scene.places - scene.places[0]) @ np.stack([x, np.cross(up, x), up]).T
+
+
+def inside(entry: dict[str, Any], value: float) -> bool:
+    return bool(entry["ci95"][0] <= value <= entry["ci95"][1])
+
+
+def test_nothing_is_known_of_the_camera(files: Path, tmp_path: Path) -> None:
+    scene = scene_of(900.0)
+    result, data = run(files, tmp_path, scene)
+    assert result.status is Status.CONVERGED
+    found = data["diagnostics"]["camera_estimate"]
+    assert found["focal_px"]["value"] == pytest.approx(900.0, rel=0.05)
+    assert inside(found["focal_px"], 900.0)
+    assert inside(found["gravity_m_s2"], 9.81)
+    assert inside(found["pitch_deg"], 28.0)
+    height = float(scene.ground_m - scene.places[0] @ scene.down)
+    assert inside(found["ground_z_m"], -height)
+    assert any("vid2phys calibrate" in line for line in found["measurements_that_would_help"])
+    fitted = yaml.safe_load((tmp_path / "run" / "camera.yaml").read_text())
+    assert fitted["camera_matrix"]["data"][0] == pytest.approx(900.0, rel=0.05)
+    miss = result.trajectory.states[:, :3] - in_world(scene)
+    assert np.sqrt((miss**2).mean()) < 0.02
+    assert result.trajectory.covariance is not None
+    std = np.sqrt(np.diagonal(result.trajectory.covariance[:, :3, :3], axis1=1, axis2=2))
+    assert (np.abs(miss) < 3.0 * std).mean() > 0.95
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["camera"] == "auto"
+    camera = load_run(tmp_path / "run").camera  # by which observation.npz was measured
+    assert camera.camera_to_world is not None
+    assert data["parameters"]["focal"]["source"] == "nuisance"
+
+
+def test_the_intrinsics_are_known(files: Path, tmp_path: Path) -> None:
+    scene = scene_of(900.0)
+    (tmp_path / "phone.yaml").write_text(
+        f"fx: 900\nfy: 900\ncx: {MIDDLE[0]}\ncy: {MIDDLE[1]}\nwidth: {WIDTH}\nheight: {HEIGHT}\n"
+    )
+    result, data = run(files, tmp_path, scene, camera=tmp_path / "phone.yaml")
+    assert result.status is Status.CONVERGED
+    found = data["diagnostics"]["camera_estimate"]
+    assert found["focal_px"]["source"] == "the camera file"
+    assert inside(found["gravity_m_s2"], 9.81)
+    assert found["gravity_m_s2"]["ci95"][1] - found["gravity_m_s2"]["ci95"][0] < 0.8
+    assert inside(found["pitch_deg"], 28.0)
+    assert data["parameters"]["focal"]["source"] == "default"
+    assert data["inputs"]["camera"]["path"].endswith("phone.yaml")
+    assert load_run(tmp_path / "run").camera.camera_to_world is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fit": ("focal",)}, "--fit focal of a camera without a pose"),
+        ({"camera_pose": Path("pose.yaml")}, "--camera auto with --camera-pose"),
+        (
+            {"clip": (Path("a.mp4"), Path("b.mp4")), "observation": None, "body_points": None},
+            "--camera auto for 2 clips",
+        ),
+        ({"observation": Path("o.npz"), "body_points": None}, "--camera auto with --observation o.npz"),
+        ({"system": "hand", "mesh": None, "observation": None, "body_points": None}, "--camera auto; expected"),
+    ],
+)
+def test_what_does_not_go_together(files: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "clip": files / "clip.mp4", "mesh": files / "ball.obj", "camera": "auto", "system": "rigid_contact",
+        "observation": files / "body.csv", "body_points": files / "body.csv", "out": tmp_path / "run",
+    } | options  # fmt: skip
+    with pytest.raises(UsageError, match=message):
+        identify(IdentifyConfig(**given))
