@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,24 @@ import trimesh
 import yaml
 
 from tests.bouncing_ball import HEIGHT, WIDTH, Scene, bouncing, seen_by
+from tests.flight import POINTS as FLYING
+from tests.flight import fly
+from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
 from vid2phys.api import load_run
 from vid2phys.commands.configs import AUTO_CAMERA
-from vid2phys.commands.identify import IdentifyConfig, identify
+from vid2phys.commands.fit_parameters import fixed_parameters
+from vid2phys.commands.identify import FitOptions, IdentifyConfig, identify
+from vid2phys.commands.identify.estimated_camera import with_estimated_camera
+from vid2phys.commands.identify.external_keypoints import given_track
+from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.errors import UsageError
 from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.io.camera import save_camera
+from vid2phys.io.focal_length import FocalPrior
+from vid2phys.io.mesh import MassProperties
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import VideoWriter
-from vid2phys.types import Result, Status
+from vid2phys.types import Camera, Result, Status
 
 FPS, RADIUS_M, NOISE_PX = 60.0, 0.1, 0.4
 TIMES = np.arange(60) / FPS
@@ -116,6 +127,39 @@ def test_the_intrinsics_are_known(files: Path, tmp_path: Path) -> None:
     assert data["parameters"]["focal"]["source"] == "default"
     assert data["inputs"]["camera"]["path"].endswith("phone.yaml")
     assert load_run(tmp_path / "run").camera.camera_to_world is not None
+
+
+def test_a_size_that_is_wrong_shows_in_gravity(files: Path, tmp_path: Path) -> None:
+    """A body that is 1.3 times as large as its mesh falls at 9.81 / 1.3 m/s^2."""
+    scene = scene_of(900.0)
+    small = replace(scene, places=scene.places / 1.3)  # the same images as of a body that is so much larger
+    camera = Camera(np.array([[900.0, 0, MIDDLE[0]], [0, 900.0, MIDDLE[1]], [0, 0, 1.0]]), WIDTH, HEIGHT)
+    save_camera(camera, tmp_path / "phone.yaml")
+    _, data = run(files, tmp_path, small, camera=tmp_path / "phone.yaml")
+    found = data["diagnostics"]["camera_estimate"]
+    assert inside(found["gravity_m_s2"], 9.81 / 1.3)
+    assert found["pitch_deg"]["value"] == pytest.approx(28.0, abs=4.0)
+    assert any("its size or the frame rate is wrong" in note for note in data["diagnostics"]["notes"])
+
+
+def test_what_flies_by_its_own_forces_shows_no_fall(tmp_path: Path) -> None:
+    flight = fly(1.0)
+    clip = clip_of(flight.times_s)
+    pixels = pixels_of(flight) + np.random.default_rng(0).normal(0.0, 0.3, (len(flight.times_s), len(FLYING), 2))
+    save_body_points(dict(zip(NAMES, FLYING, strict=True)), tmp_path / "body.csv")
+    keypoints = write_csv(tmp_path / "k.csv", flight.times_s, pixels, ",0.3,0", ",sigma_px,shared_px")
+    camera = replace(camera_of(flight), camera_to_world=None)
+    focal = FocalPrior(float(camera.K[0, 0]), 0.0, "the camera file")
+    known = fixed_parameters(flight.system, MassProperties(1e-3, np.zeros(3), np.eye(3), True), {}, (), None)
+    inputs = Inputs(clip, body(), camera, np.eye(4), flight.system, None, None, known, (), focal=focal)
+    track, _ = given_track(keypoints, tmp_path / "body.csv", clip, camera, body())
+    found, same = with_estimated_camera(inputs, (inputs, track), FitOptions(), lambda one: (one, track))
+    assert same is track
+    assert found.camera_estimate is not None
+    assert found.camera_estimate.estimate.flights is None
+    np.testing.assert_allclose(found.camera_to_world[:3, :3], [[1, 0, 0], [0, 0, 1], [0, -1, 0]], atol=1e-12)
+    assert set(found.known.nuisance) == {"camera_turn_x", "camera_turn_y"}
+    assert found.known.priors["camera_turn_x"] == pytest.approx((0.0, np.radians(15.0)))
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def estimate_camera(motion: Motion, prior: CameraPrior) -> CameraEstimate:
     """Return what the motion tells of its camera, beside the prior."""
     flights = find_flights(Places(motion.times_s, motion.points, motion.covariance))
     if flights is None:
-        return _level(prior)
+        return level_camera(prior)
     return estimate_from_flights(flights, motion, prior)
 
 
@@ -162,8 +162,8 @@ def estimate_from_flights(flights: Flights, motion: Motion, prior: CameraPrior) 
     return with_ground
 
 
-def _level(prior: CameraPrior) -> CameraEstimate:
-    """Return the prior, with a level camera."""
+def level_camera(prior: CameraPrior) -> CameraEstimate:
+    """Return the prior, with a level camera: what is known where a clip shows no fall."""
     covariance = np.zeros((6, 6))
     covariance[0, 0], covariance[4, 4] = prior.log_focal_std**2, prior.log_gravity_std**2
     covariance[1, 1], covariance[3, 3] = (spread**2 for spread in _LEVEL_RAD)

@@ -63,30 +63,26 @@ def with_estimated_camera(
     inputs: with the nominal camera. found: inputs with the tracker's notes, and the track by this camera. track_again:
     tracks with another camera. The inputs stay as they are where the body was lost.
     """
-    from vid2phys.solvers.camera_from_motion import CameraPrior, estimate_camera
+    from vid2phys.solvers.camera_from_motion import CameraPrior
 
     focal = inputs.focal
     assert focal is not None
     tracked, track = found
     values = {parameter.name: parameter.value for parameter in inputs.known.parameters}
-    unknown_size = bool({"gravity", "scale"} & set(options.fit))
     prior = CameraPrior(focal.log_std, gravity=values.get("gravity", 9.81))
-    if unknown_size:
+    if {"gravity", "scale"} & set(options.fit):
         prior = replace(prior, log_gravity_std=_OPEN)
-    estimate: CameraEstimate | None = None
     for run in range(_RUNS):
         if not enough(track):
             return tracked, track
         motion = _motion(tracked, track)
-        estimate = estimate_camera(motion, prior)
+        estimate, check = _estimated(inputs, motion, prior)
         if run == _RUNS - 1 or abs(estimate.log_focal) < _SAME:
             break
         K = tracked.camera.K.copy()
         K[:2, :2] *= np.exp(estimate.log_focal)
         prior = replace(prior, log_focal=prior.log_focal - estimate.log_focal)
         tracked, track = track_again(replace(inputs, camera=replace(tracked.camera, K=K)))
-    assert estimate is not None
-    check = estimate_camera(motion, replace(prior, log_gravity_std=_OPEN))
     first = motion.points[0] * np.array([1.0, 1.0, np.exp(estimate.log_focal)])
     pose = _pose(estimate, first)
     camera = replace(tracked.camera, camera_to_world=pose)
@@ -94,6 +90,29 @@ def with_estimated_camera(
     tracked, carried = _with_nuisance(tracked, options, estimate)
     kept = EstimatedCamera(estimate, check, prior, first)
     return replace(tracked, warnings=(*tracked.warnings, *carried), camera_estimate=kept), track
+
+
+def _estimated(inputs: Inputs, motion: Motion, prior: CameraPrior) -> tuple[CameraEstimate, CameraEstimate]:
+    """Return the estimate, and the one in which gravity is not known: the size of the body may be wrong.
+
+    The second one stands for both where gravity does not come out as it is known. A body whose own forces carry it does
+    not fall.
+    """
+    from vid2phys.solvers.camera_from_motion import estimate_camera, level_camera
+    from vid2phys.solvers.problem import flies_free
+
+    if len(inputs.system.action_names) and not flies_free(inputs.system):
+        return level_camera(prior), level_camera(prior)
+    check = estimate_camera(motion, replace(prior, log_gravity_std=_OPEN))
+    if check.flights is None or _is_wrong(check, prior):
+        return check, check
+    return estimate_camera(motion, prior), check
+
+
+def _is_wrong(check: CameraEstimate, prior: CameraPrior) -> bool:
+    """Return whether gravity differs from what is known, where it is known."""
+    off = abs(float(np.log(check.gravity / prior.gravity)))
+    return prior.log_gravity_std < _OPEN and off > _WRONG * _gravity_std(check)
 
 
 def with_fitted_camera(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
@@ -286,15 +305,15 @@ def _notes(report: dict[str, Any], kept: EstimatedCamera) -> tuple[str, ...]:
     if estimate.flights is None:
         notes.append(
             warning(
-                "the body is never seen to fall freely, so the clip shows neither the direction of gravity nor the "
-                "focal length: film a throw, or give a camera file with its pose"
+                "the body is never seen to fall freely, so the motion shows neither the direction of gravity nor the "
+                "focal length: a level camera is assumed; film a throw, check the body's size and the frame rate, or "
+                "give a camera file with its pose"
             )
         )
     else:
         gravity = report["gravity_m_s2"]
         text = f"gravity, as if it were not known, is {_interval(gravity, '.4g')} m/s^2 by the size of the body"
-        off = np.log(check.gravity / prior.gravity) / _gravity_std(check)
-        if abs(off) > _WRONG:
+        if _is_wrong(check, prior):
             text = warning(f"{text}, not {prior.gravity:.4g}: its size or the frame rate is wrong (--fps)")
         notes.append(text)
     if "ground_z_m" in report:
