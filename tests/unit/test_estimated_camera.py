@@ -12,7 +12,7 @@ import pytest
 import trimesh
 import yaml
 
-from tests.bouncing_ball import HEIGHT, WIDTH, Scene, bouncing, seen_by
+from tests.bouncing_ball import HEIGHT, WIDTH, Scene, bouncing, seen_by, tracked
 from tests.flight import POINTS as FLYING
 from tests.flight import fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
@@ -23,14 +23,17 @@ from vid2phys.commands.identify import FitOptions, IdentifyConfig, identify
 from vid2phys.commands.identify.estimated_camera import with_estimated_camera
 from vid2phys.commands.identify.external_keypoints import given_track
 from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.errors import UsageError
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.camera import save_camera
-from vid2phys.io.focal_length import FocalPrior
+from vid2phys.io.focal_length import FocalPrior, pinhole_camera
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import VideoWriter
-from vid2phys.types import Camera, Result, Status
+from vid2phys.tracking.track import Track
+from vid2phys.types import Camera, Clip, ConfigurationMeasurement, Mesh, Observation, Result, Status
 
 FPS, RADIUS_M, NOISE_PX = 60.0, 0.1, 0.4
 TIMES = np.arange(60) / FPS
@@ -160,6 +163,47 @@ def test_what_flies_by_its_own_forces_shows_no_fall(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.camera_to_world[:3, :3], [[1, 0, 0], [0, 0, 1], [0, -1, 0]], atol=1e-12)
     assert set(found.known.nuisance) == {"camera_turn_x", "camera_turn_y"}
     assert found.known.priors["camera_turn_x"] == pytest.approx((0.0, np.radians(15.0)))
+
+
+def measured_track(scene: Scene, nominal_px: float) -> Track:
+    """Return the track of a silhouette tracker: measured poses, no keypoints, no rotation of a plain ball."""
+    motion = tracked(scene, nominal_px)
+    count = len(motion.times_s)
+    pose, nothing = Pose(motion.rotation, motion.points), np.zeros((count, 1))
+    covariance = np.tile(np.diag([1.0, 1.0, 1.0, 2e-4, 2e-4, 1e-2]) ** 2, (count, 1, 1))
+    there, hidden = np.ones(count, dtype=bool), np.zeros((count, 1), dtype=bool)
+    found = ConfigurationMeasurement(pose, covariance, np.zeros((count, 6, 6)), np.ones(6), there, "silhouette")
+    observation = Observation(
+        motion.times_s, np.zeros((count, 1, 2)), np.tile(np.eye(2), (count, 1, 1, 1)), np.zeros((count, 1, 2, 6)),
+        np.ones(6), hidden, np.zeros((1, 3)), configuration=found,
+    )  # fmt: skip
+    estimate = PoseEstimate(pose, np.zeros((count, 6, 6)), nothing[:, 0], nothing[:, 0], hidden)
+    return Track(observation, estimate, there, np.ones(count), np.zeros(count, dtype=np.int64), np.zeros(1))
+
+
+def test_measured_poses_are_tracked_again_with_the_focal_length(tmp_path: Path) -> None:
+    scene, system = scene_of(1500.0), RigidContact((Sphere(RADIUS_M),), planes=())
+    clip = Clip(None, TIMES, WIDTH, HEIGHT)  # type: ignore[arg-type]
+    focal = FocalPrior(1088.0, 0.3, "what is usual for cameras")
+    known = fixed_parameters(system, MassProperties(1e-3, np.zeros(3), 1e-3 * np.eye(3), True), {}, (), None)
+    ball = Mesh(tracked(scene, 1.0).vertices, np.array([[0, 1, 2]]), np.zeros(1, dtype=np.int64))
+    inputs = Inputs(clip, ball, pinhole_camera(clip, 1088.0), np.eye(4), system, None, None, known, (), focal=focal)
+    asked: list[float] = []
+
+    def again(one: Inputs) -> tuple[Inputs, Track]:
+        asked.append(float(one.camera.K[0, 0]))
+        return one, measured_track(scene, asked[-1])
+
+    found, track = with_estimated_camera(inputs, (inputs, measured_track(scene, 1088.0)), FitOptions(), again)
+    assert asked
+    assert found.camera.K[0, 0] == pytest.approx(1500.0, rel=0.05)
+    assert track.observation.configuration is not None
+    assert found.camera_estimate is not None
+    estimate = found.camera_estimate.estimate
+    assert abs(np.log(1500.0 / found.camera.K[0, 0]) - estimate.log_focal) < 3.0 * estimate.std("log_focal")
+    up = found.camera_to_world[:3, :3] @ -scene.down
+    assert np.degrees(np.arccos(up[2])) < 3.0
+    assert found.known.priors["focal"] == pytest.approx((estimate.log_focal, estimate.std("log_focal")))
 
 
 @pytest.mark.parametrize(
