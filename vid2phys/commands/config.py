@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_origin
 
+from vid2phys.commands.configs import is_auto, is_untrained
 from vid2phys.commands.options import Options, by_flag, field_types, is_path
 from vid2phys.commands.retired import renamed, upgraded
 from vid2phys.errors import InputError
@@ -111,7 +112,7 @@ def _as_paths(value: object) -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, Path):
-        return str(value if is_primitive(value) else value.resolve())
+        return str(value if is_primitive(value) or is_auto(value) or is_untrained(value) else value.resolve())
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

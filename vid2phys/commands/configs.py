@@ -15,8 +15,20 @@ from vid2phys.commands.system_choice import DEFAULT_SYSTEM
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 SAMPLES, GAMMA = 12_000, 1.0
 MOST_SECONDS = 120.0
+AUTO_CAMERA = Path("auto")  # in place of a camera file
+NO_MODEL = Path("none")  # in place of a model's folder: the body is tracked by its silhouette
 _INITIAL = {"example": "position_z_m=1.5"}
 _LIMIT = {"flags": "--limit", "pair": "..", "example": "thrust=0..12"}
+
+
+def is_auto(path: object) -> bool:
+    """Return whether a path asks for a camera without a file."""
+    return path == AUTO_CAMERA
+
+
+def is_untrained(path: object) -> bool:
+    """Return whether a path asks for a tracker without a trained model."""
+    return path == NO_MODEL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions
+from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
 from vid2phys.commands.system_choice import takes_actions
 from vid2phys.errors import UsageError, unknown_name
@@ -22,8 +22,6 @@ PER_CLIP = ("camera", "camera_pose", "actions", *PART)
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
 APPEARANCE = ("shading", "texture")  # parts of the appearance that losses of images may leave out
-UNTRAINED = "none"
-"""The `--model` that tracks a body by its silhouette, with nothing trained."""
 _PRIOR = {"flags": "--prior", "pair": "+-", "example": "mass=0.4+-0.05"}
 _BOUNDS = {"pair": "..", "example": "mass=0.1..2"}
 
@@ -38,7 +36,7 @@ class ClipOptions(Options):
     clip: Paths = field(metadata={"argument": True})
     """A video or folder of images, or several of one body."""
     camera: Paths
-    """Calibration: cam.yaml, ROS, Kalibr, OpenCV ...; for all clips, or one each."""
+    """Calibration: cam.yaml, ROS, Kalibr, OpenCV ..., for all clips or one each; auto: from the motion."""
     camera_pose: Paths | None = None
     """File with camera_to_world; for all clips, or one each."""
     actions: Paths | None = None
@@ -113,11 +111,6 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
 
     @property
-    def is_untrained(self) -> bool:
-        """Return whether the user asked for a tracker without a trained model."""
-        return self.model is not None and str(self.model) == UNTRAINED
-
-    @property
     def part(self) -> dict[str, float | int | None]:
         """Return the part of a single clip, as `io.video.read_clip` takes it."""
         return {name: getattr(self, name) for name in PART}
@@ -162,6 +155,7 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
             got = f"--solver {self.method} without --actions"
             raise UsageError(got, "recorded actions", "use --solver smoothing")
         self._check_observation()
+        self._check_camera()
 
     def _check_solver(self) -> None:
         if self.method not in SOLVERS:
@@ -216,6 +210,21 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         if self.method != "smoothing" or self.loss != "keypoint" or self.starts > 1:
             got = f"--solver {self.method}, --loss {self.loss} and --starts {self.starts} for a body on a known base"
             raise UsageError(got, "the defaults", "leave them out: configurations are fitted by shooting already")
+
+    def _check_camera(self) -> None:
+        """Check a camera without a file."""
+        given = self.camera if isinstance(self.camera, tuple) else (self.camera,)
+        if not any(map(is_auto, given)):
+            return
+        if len(self.clips) > 1:
+            got = f"--camera auto for {len(self.clips)} clips"
+            raise UsageError(got, "one clip", "fit the clips one by one, or give a camera file with a pose")
+        if self.camera_pose is not None:
+            got = "--camera auto with --camera-pose"
+            raise UsageError(got, "a camera file with fx, fy, cx, cy beside the pose", "leave --camera-pose out")
+        if self.observation is not None and self.observation.suffix == ".npz":
+            got = f"--camera auto with --observation {self.observation}"
+            raise UsageError(got, "the camera of the run that measured it", "give the camera.yaml of that run")
 
     def _check_observation(self) -> None:
         """Check the keypoints of another tracker."""

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vid2phys.commands.configs import is_auto, is_untrained
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import filmed_system, require_mesh
+from vid2phys.commands.system_choice import filmed_system, has_own_mesh, require_mesh
 from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
+    from vid2phys.commands.identify.estimated_camera import EstimatedCamera
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
     from vid2phys.error_model import Calibration
+    from vid2phys.io.focal_length import FocalPrior
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh
 
@@ -34,7 +37,9 @@ class Inputs:
 
     model: None for a body that is tracked by its silhouette, and where the user gave keypoints. warnings: notes on all
     inputs but the clip, which holds its own notes. body: the body of a system on a known base; None for a rigid body.
-    untrained: symmetry and keypoints of a rigid body without a model.
+    untrained: symmetry and keypoints of a rigid body without a model. focal: what is known of the focal length of a
+    camera whose pose is not known: its motion gives the pose (`estimated_camera`). None where the pose is known.
+    camera_estimate: what the motion gave.
     """
 
     clip: Clip
@@ -48,6 +53,8 @@ class Inputs:
     warnings: tuple[str, ...]
     body: ArticulatedBody | None = None
     untrained: Shape | None = None
+    focal: FocalPrior | None = None
+    camera_estimate: EstimatedCamera | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,6 +93,7 @@ class Filmed:
     camera: Camera
     camera_to_world: Array
     notes: tuple[str, ...] = ()
+    focal: FocalPrior | None = None  # of a camera whose pose is not known; the pose is then that of a level camera
 
 
 ReadFilmed = Callable[[IdentifyConfig, "Actions | None"], Filmed]
@@ -108,16 +116,27 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
     """Read the inputs of each clip; mesh, model and known parameters are read once. Raises Vid2PhysError."""
     first = read_inputs(configs[0])
     found = [first]
+    if len(configs) > 1:
+        _require_poses(configs[0], Filmed(first.clip, first.camera, first.camera_to_world, focal=first.focal))
     for config in configs[1:]:
         actions = read_actions_of(first.system, config)
         if actions is not None and first.actions is not None and actions.kind != first.actions.kind:
             got = f"actions of the kind {actions.kind} beside {first.actions.kind}"
             raise UsageError(got, "the same kind for all clips", "convert one of them")
         filmed = read_filmed(config, actions)
+        _require_poses(config, filmed)
         one = replace(first, clip=filmed.clip, camera=filmed.camera, camera_to_world=filmed.camera_to_world)
         found.append(replace(one, actions=actions, warnings=(*first.warnings, *filmed.notes)))
     require_frames(found)
     return found
+
+
+def _require_poses(config: IdentifyConfig, filmed: Filmed) -> None:
+    """Raise InputError for a camera without a pose, of one of several clips."""
+    from vid2phys.io.camera import require_pose
+
+    if filmed.focal is not None:
+        require_pose(filmed.camera, _single_path(config.camera))
 
 
 def require_frames(several: Sequence[Inputs]) -> None:
@@ -136,7 +155,7 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
 
     def read() -> Filmed:
         clip = read_clip(config.clip, **config.part)  # type: ignore[arg-type]
-        filmed = with_camera(config, clip)
+        filmed = with_camera(config, clip, or_motion=not has_own_mesh(config.system, "identify"))
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         if actions is not None:
@@ -147,18 +166,51 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
     return replace(filmed, notes=tuple(notes))
 
 
-def with_camera(config: IdentifyConfig, clip: Clip) -> Filmed:
-    """Read the camera of a clip and its pose. Raises InputError."""
+def with_camera(config: IdentifyConfig, clip: Clip, *, or_motion: bool = False) -> Filmed:
+    """Read the camera of a clip and its pose. Raises InputError.
+
+    or_motion: allow a camera without a pose, or `auto`, since the motion of the body will show the rest.
+    """
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.focal_length import FocalPrior
 
     path, of_pose = (
         _single_path(config.camera),
         None if config.camera_pose is None else _single_path(config.camera_pose),
     )
+    if is_auto(path):
+        return _without_file(config, clip, or_motion)
     camera = load_camera(path, of_pose, size=(clip.width, clip.height))
+    if camera.camera_to_world is None and or_motion:
+        require_resolution(camera, clip, path)
+        return _without_pose(config, clip, camera, FocalPrior(float(camera.K[0, 0]), 0.0, "the camera file"))
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
     return Filmed(clip, camera, pose)
+
+
+def _without_file(config: IdentifyConfig, clip: Clip, or_motion: bool) -> Filmed:
+    """Return a clip with a camera of which only the focal length is known, and this hardly."""
+    from vid2phys.io.focal_length import focal_prior, pinhole_camera
+
+    if not or_motion:
+        got, expected = "--camera auto", "a camera file with a pose, for a body on a known base and for `control`"
+        raise UsageError(got, expected, "make one with `vid2phys calibrate`")
+    prior = focal_prior(config.clips[0], clip)
+    return _without_pose(config, clip, pinhole_camera(clip, prior.pixels), prior)
+
+
+def _without_pose(config: IdentifyConfig, clip: Clip, camera: Camera, focal: FocalPrior) -> Filmed:
+    """Return a clip with a level camera until its motion is known."""
+    import numpy as np
+
+    from vid2phys.geometry import looking, make_transform
+
+    asked = [name for name in config.fit if name == "focal" or name.startswith("camera_")]
+    if asked:
+        got = f"--fit {','.join(asked)} of a camera without a pose"
+        raise UsageError(got, "no camera parameters, which the motion gives anyway", "leave them out of --fit")
+    return Filmed(clip, camera, make_transform(looking(np.array([0.0, 1.0, 0.0])), np.zeros(3)), focal=focal)
 
 
 def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
@@ -196,7 +248,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     if config.observation is None:
         if config.model is None:
             model = fitting_model(mesh, system=config.system, units=units, move=move)
-        elif not config.is_untrained:
+        elif not is_untrained(config.model):
             model = find_model(mesh, config.model, system=config.system, mesh_path=config.shape, units=units, move=move)
         if model is None:
             untrained = shape_of(mesh, system.name)
@@ -205,7 +257,8 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
             got = f"no model is trained for '{mesh.name}': it is tracked by its silhouette"
             notes = (*notes, f"{got}; for more accuracy run `{command}` ({TRAINING_TIME})")
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, notes, untrained=untrained)
+    inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
+    return replace(inputs, untrained=untrained, focal=filmed.focal)
 
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vid2phys.commands.configs import is_auto
 from vid2phys.commands.identify.config import PART, IdentifyConfig
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.progress import Progress, of_clip, silent
@@ -17,6 +18,7 @@ from vid2phys.commands.progress import Progress, of_clip, silent
 if TYPE_CHECKING:
     from vid2phys.types import Camera, Mesh, Result
 
+TRACKED_BY = "camera_of_observation.yaml"
 _FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
 _ALWAYS = ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")
 _WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "body", "mesh_move")
@@ -112,7 +114,12 @@ def write_run(
     if any(p.source == "fitted" and p.name.startswith(("camera_", "focal")) for p in result.parameters):
         save_camera(camera, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
         files["camera"] = "camera.yaml"
-    data = result_of(result, inputs, asked, seconds, files)
+    if inputs.camera_estimate is not None:
+        save_camera(camera, folder / "camera.yaml", ("as `vid2phys identify` estimated it from the motion",))
+        tracked_by = ("by which observation.npz was measured, with the first estimate of its pose",)
+        save_camera(inputs.camera, folder / TRACKED_BY, tracked_by)
+        files |= {"camera": "camera.yaml", "camera_of_observation": TRACKED_BY}
+    data = result_of(result, inputs, asked, seconds, files, folder)
     validate_result(data)
     overlay = folder / "overlay.mp4"
     write_report(
@@ -129,9 +136,9 @@ def write_run(
 
 
 def result_of(
-    result: Result, inputs: Inputs, asked: IdentifyConfig, seconds: float, files: dict[str, str]
+    result: Result, inputs: Inputs, asked: IdentifyConfig, seconds: float, files: dict[str, str], folder: Path
 ) -> dict[str, Any]:
-    """Return the content of result.json."""
+    """Return the content of result.json. folder: of the run."""
     from vid2phys.io.run import result_to_json
 
     fit = {
@@ -140,14 +147,20 @@ def result_of(
         "frames_used": len(result.trajectory.times_s) - result.observation.frames_lost,
         "frames_lost": result.observation.frames_lost,
     }
-    data = result_to_json(result, _inputs_of(asked, inputs), fit, files, asked.seed)
+    data = result_to_json(result, _inputs_of(asked, inputs, folder), fit, files, asked.seed)
     data["diagnostics"].pop("residual_px", None)
     return data
 
 
-def _inputs_of(asked: IdentifyConfig, inputs: Inputs) -> dict[str, Any]:
-    """Return the inputs as result.json names them: files as paths, the rest as they are."""
+def _inputs_of(asked: IdentifyConfig, inputs: Inputs, folder: Path) -> dict[str, Any]:
+    """Return the inputs as result.json names them: files as paths, the rest as they are.
+
+    What the user did not give of the camera stands in a file of the run.
+    """
     files = {name: getattr(asked, name) for name in _FILES if getattr(asked, name) is not None}
+    if inputs.focal is not None:
+        place = folder / TRACKED_BY if (folder / TRACKED_BY).exists() else None
+        files["camera" if is_auto(asked.camera) else "camera_pose"] = place
     files |= {"model": None if inputs.model is None else inputs.model.folder}
     plain = {name: getattr(asked, name) for name in _ALWAYS}
     plain["image_size"] = f"{inputs.clip.width}x{inputs.clip.height}"
@@ -177,7 +190,7 @@ def _write_several(
             {"clip": inputs.clip.name, "folder": place.name}
             | {name: data[name] for name in ("status", "message", "diagnostics", "fit", "files")}
         )
-    data = result_of(result, several[0], configs[0], seconds, {"config": "config.yaml"})
+    data = result_of(result, several[0], configs[0], seconds, {"config": "config.yaml"}, folder)
     data["inputs"] |= {"clips": [str(config.clip) for config in configs]}
     data["fit"] |= {name: sum(part["fit"][name] for part in parts) for name in ("frames_used", "frames_lost")}
     data["clips"] = parts

@@ -1,7 +1,8 @@
 """The pipeline of `vid2phys identify`: inputs -> track -> initialise -> estimate -> report.
 
     inputs      Inputs          frames, camera, body, system, actions, model (`inputs.py`)
-    track       Track           a pose or configuration for each frame, its covariance and evidence (`tracking/`)
+    track       Track           a pose or configuration for each frame, its covariance and evidence (`tracking/`);
+                                and a camera whose pose is not known (`estimated_camera.py`)
     initialise  Initialised     the hypothesis, refined poses and a first motion (`fit.py`, `fit_articulated.py`)
     estimate    Result          states, parameters, intervals, warnings (the same files; `multi_clip.py` for clips
                                 that are fitted together)
@@ -51,6 +52,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
         Vid2PhysError: for anything that a user can mend.
     """
     from vid2phys.commands.config import write_config
+    from vid2phys.commands.identify.estimated_camera import with_fitted_camera
     from vid2phys.commands.identify.inputs import read_all
     from vid2phys.commands.identify.outputs import with_cameras, write
     from vid2phys.io.run import new_run
@@ -69,6 +71,9 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     with new_run("identify", config.out) as folder:
         several, tracks = track_all(several, config, progress)
         result = with_cameras(solve(several, tracks, config, progress), several)
+        if several[0].camera_estimate is not None:
+            inputs, result = with_fitted_camera(several[0], result)
+            several = [inputs]
         write_config(folder / "config.yaml", replace(config, out=None))
         write(folder, several, configs, result, time.perf_counter() - started, progress)
     return result, folder
@@ -76,6 +81,28 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
 
 def track_all(
     several: Sequence[Inputs], config: IdentifyConfig, progress: Progress = silent
+) -> tuple[list[Inputs], list[Tracked]]:
+    """Return the inputs, with notes on keypoints that the user gave, and the track of each clip.
+
+    Where the pose of the camera of a single clip is not known, the track gives it (`estimated_camera`).
+    """
+    from vid2phys.commands.identify.estimated_camera import with_estimated_camera
+
+    found, tracks = _tracked(several, config, progress)
+    if len(several) > 1 or several[0].focal is None:
+        return found, tracks
+
+    def again(inputs: Inputs) -> tuple[Inputs, Track]:
+        (tracked,), (track,) = _tracked([inputs], config, progress)
+        return tracked, cast("Track", track)
+
+    progress("estimating the camera")
+    inputs, track = with_estimated_camera(several[0], (found[0], cast("Track", tracks[0])), config, again)
+    return [inputs], [track]
+
+
+def _tracked(
+    several: Sequence[Inputs], config: IdentifyConfig, progress: Progress
 ) -> tuple[list[Inputs], list[Tracked]]:
     """Return the inputs, with notes on keypoints that the user gave, and the track of each clip."""
     from vid2phys.commands.identify.external_keypoints import given_track
