@@ -6,6 +6,7 @@ checks the options by themselves.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
+MOVES = (
+    "the camera moves: cues that need a static background are off (difference from the background, alignment to the "
+    "clip's pixels)"
+)
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Everything the user gave, read and checked.
 
-    model: None where the user gave keypoints in place of a model. warnings: notes on all inputs but the clip, which
-    holds its own notes. body: the body of a system on a known base; None for a rigid body.
+    camera_to_world: [4, 4], or [T, 4, 4] of a camera that moves; that of the camera, too. model: None where the user
+    gave keypoints in place of a model. warnings: notes on all inputs but the clip, which holds its own notes. body: the
+    body of a system on a known base; None for a rigid body.
     """
 
     clip: Clip
@@ -65,7 +71,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Filmed:
-    """What a camera filmed: the frames, the camera, its pose [4, 4] in the world, and notes for the reader."""
+    """What a camera filmed: the frames, the camera, its pose in the world, and notes for the reader.
+
+    camera_to_world: [4, 4], or [T, 4, 4] of a camera that moves.
+    """
 
     clip: Clip
     camera: Camera
@@ -133,17 +142,35 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
 
 
 def with_camera(config: IdentifyConfig, clip: Clip) -> Filmed:
-    """Read the camera of a clip and its pose. Raises InputError."""
+    """Read the camera of a clip and its pose, or its pose in each frame. Raises InputError."""
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.camera_trajectory import load_camera_trajectory
 
     path, of_pose = (
         _single_path(config.camera),
         None if config.camera_pose is None else _single_path(config.camera_pose),
     )
-    camera = load_camera(path, of_pose, size=(clip.width, clip.height))
+    poses = None if of_pose is None else load_camera_trajectory(of_pose, clip)
+    camera = load_camera(path, of_pose if poses is None else None, size=(clip.width, clip.height))
+    if poses is not None:
+        camera = replace(camera, camera_to_world=poses[0] if len(clip.times_s) == 1 else poses)
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
+    if camera.moves:
+        _require_movable(config)
+        warnings.warn(MOVES, stacklevel=2)
     return Filmed(clip, camera, pose)
+
+
+def _require_movable(config: IdentifyConfig) -> None:
+    """Raise UsageError for what needs a static camera and cannot be left out."""
+    from vid2phys.solvers.losses import kind
+
+    got = "--camera-pose with a pose for each frame"
+    if config.mesh is None:
+        raise UsageError(f"{got}, for a body on a known base", "a static camera", "film from a tripod")
+    if config.loss != "keypoint" and "scene" in kind(config.loss).needs:
+        raise UsageError(f"{got}, with --loss {config.loss}", "a static camera", "use --loss keypoint or state")
 
 
 def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
