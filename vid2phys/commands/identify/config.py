@@ -86,7 +86,7 @@ class FitOptions(Options):
     seed: int = 0
     """Seed of everything random."""
     refine: bool = True
-    """Align the mesh to the clip's pixels; needs a static camera."""
+    """Align the mesh to the clip's pixels; off where the camera moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
