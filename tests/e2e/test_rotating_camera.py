@@ -8,8 +8,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 
-from vid2phys.commands.identify import identify
+from vid2phys.commands.identify import IdentifyConfig, identify
+from vid2phys.commands.identify.inputs import MOVES, read_all
 from vid2phys.geometry import angle_between, matrix_from_rotvec
 from vid2phys.io.camera import load_camera, save_camera
 from vid2phys.io.camera_trajectory import tum
@@ -20,11 +22,13 @@ from vid2phys.report.alignment import Alignment, apply
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"
 
 
-def rotated(folder: Path) -> None:
-    """Write clip, camera and poses of a camera that rotates about its centre by up to 8 degrees.
+@pytest.fixture(scope="module")
+def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with clip, camera and poses of a camera that rotates about its centre by up to 8 degrees.
 
     Such a camera sees a homography of the static image, whatever is in it. The sample has no distortion.
     """
+    folder = tmp_path_factory.mktemp("rotated")
     clip, camera = read_clip(SAMPLE / "clip.mp4"), load_camera(SAMPLE / "camera.yaml")
     assert camera.camera_to_world is not None
     assert not camera.distortion.any()
@@ -40,13 +44,13 @@ def rotated(folder: Path) -> None:
             video.write(np.asarray(image, dtype=np.uint8), time_s=time_s)
     tum.save(folder / "poses.txt", t, poses)
     save_camera(replace(camera, camera_to_world=None), folder / "camera.yaml")
+    return folder
 
 
-def test_a_rotating_camera_finds_the_mass_and_the_motion(tmp_path: Path) -> None:
-    rotated(tmp_path)
+def test_a_rotating_camera_finds_the_mass_and_the_motion(rotated: Path, tmp_path: Path) -> None:
     result, _ = identify(
-        *(tmp_path / "clip.mp4", SAMPLE / "quad.obj", tmp_path / "camera.yaml"),
-        camera_pose=tmp_path / "poses.txt", actions=SAMPLE / "actions.csv", fit=("mass", "drag"), overlay=False,
+        *(rotated / "clip.mp4", SAMPLE / "quad.obj", rotated / "camera.yaml"),
+        camera_pose=rotated / "poses.txt", actions=SAMPLE / "actions.csv", fit=("mass", "drag"), overlay=False,
         out=tmp_path / "run",
     )  # fmt: skip
     truth = json.loads((SAMPLE / "truth.json").read_text())
@@ -61,3 +65,15 @@ def test_a_rotating_camera_finds_the_mass_and_the_motion(tmp_path: Path) -> None
     states = result.trajectory.states
     assert np.sqrt(((states[:, :3] - positions) ** 2).sum(axis=1).mean()) < 0.02
     assert np.rad2deg(np.median(angle_between(states[:, 3:7], quats))) < 0.5
+
+
+def test_of_several_clips_each_has_its_own_camera(rotated: Path) -> None:
+    config = IdentifyConfig(
+        clip=(rotated / "clip.mp4", SAMPLE / "clip.mp4"), mesh=SAMPLE / "quad.obj",
+        camera=(rotated / "camera.yaml", SAMPLE / "camera.yaml"),
+        camera_pose=(rotated / "poses.txt", SAMPLE / "camera.yaml"), actions=SAMPLE / "actions.csv", fit=("mass",),
+    )  # fmt: skip
+    moving, static = read_all(config.of_each_clip())
+    assert (moving.camera_to_world.shape, static.camera_to_world.shape) == ((144, 4, 4), (4, 4))
+    assert (MOVES in moving.notes, MOVES in static.notes) == (True, False)
+    assert set(moving.notes) - {MOVES} == set(static.notes)

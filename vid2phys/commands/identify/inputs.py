@@ -100,7 +100,15 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
 
 def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
     """Read the inputs of each clip; mesh, model and known parameters are read once. Raises Vid2PhysError."""
-    first = read_inputs(configs[0])
+    notes_of_first: list[str] = []
+
+    def read(config: IdentifyConfig, actions: Actions | None) -> Filmed:
+        filmed = read_filmed(config, actions)
+        notes_of_first.extend(filmed.notes)
+        return filmed
+
+    first = read_inputs(configs[0], read)
+    of_all = tuple(note for note in first.warnings if note not in notes_of_first)
     found = [first]
     for config in configs[1:]:
         actions = read_actions_of(first.system, config)
@@ -109,7 +117,7 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
             raise UsageError(got, "the same kind for all clips", "convert one of them")
         filmed = read_filmed(config, actions)
         one = replace(first, clip=filmed.clip, camera=filmed.camera, camera_to_world=filmed.camera_to_world)
-        found.append(replace(one, actions=actions, warnings=(*first.warnings, *filmed.notes)))
+        found.append(replace(one, actions=actions, warnings=(*of_all, *filmed.notes)))
     require_frames(found)
     return found
 
