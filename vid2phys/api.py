@@ -13,7 +13,7 @@ Errors that a user can mend are `vid2phys.Vid2PhysError`s, and say how.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
 from html import escape
 from inspect import signature
@@ -143,11 +143,17 @@ class Run:
     def camera(self) -> Camera:
         """The camera that the run was made with. Raises InputError when its file is no longer there."""
         from vid2phys.io.camera import load_camera, parse_size
+        from vid2phys.io.camera._parse import read_source
+        from vid2phys.io.camera_trajectory import tum
         from vid2phys.io.run import read_result
 
-        inputs = read_result(self.folder)["inputs"]
-        pose, size = inputs.get("camera_pose"), inputs.get("image_size")
-        return load_camera(inputs["camera"]["path"], pose and pose["path"], size=parse_size(size) if size else None)
+        data = read_result(self.folder)
+        inputs, poses = data["inputs"], data["files"].get("camera_poses")
+        pose, size = None if poses else inputs.get("camera_pose"), inputs.get("image_size")
+        camera = load_camera(inputs["camera"]["path"], pose and pose["path"], size=parse_size(size) if size else None)
+        if poses is None:
+            return camera
+        return replace(camera, camera_to_world=tum.load(read_source(self.folder / poses)).poses)
 
     def plot_trajectory(self) -> Plot:
         """Position and rotation, or joints, over time, with 95 % bands."""

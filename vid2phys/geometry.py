@@ -147,6 +147,16 @@ def make_transform(rotation: Array, translation: Array) -> Array:
     return transform
 
 
+def transform_points(transform: Array, points: Array) -> Array:
+    """Return points [..., K, 3] moved by one rigid transform [4, 4], or each group by its own [..., 4, 4]."""
+    return np.asarray(points @ np.swapaxes(transform[..., :3, :3], -1, -2) + transform[..., None, :3, 3])
+
+
+def of_frames(transform: Array, frames: Any) -> Array:
+    """Return what holds in some frames: rows `frames` of transforms [T, 4, 4], or a transform [4, 4] of all frames."""
+    return transform if transform.ndim == 2 else transform[frames]
+
+
 @dataclass(frozen=True)
 class Pose:
     """A rigid transform, an element of SE(3), or a batch of them with leading axes [...].

@@ -24,12 +24,12 @@ _MOST_LOG = 300.0  # either way: still a number
 
 @dataclass(frozen=True)
 class Camera:
-    """A calibrated static camera.
+    """A calibrated camera, static or with a pose for each frame of a clip.
 
     K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none). model:
     `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), `equidistant` (fisheye, 4), or `omni` (xi, then 4).
-    camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; None when the file has none. width,
-    height: image size [px].
+    camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; of a camera that moves the pose of
+    each frame, shape [T, 4, 4]; None when the file has none. width, height: image size [px].
     """
 
     K: Array
@@ -39,6 +39,16 @@ class Camera:
     model: str = "plumb_bob"
     camera_to_world: Array | None = None
     name: str = "camera"
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the camera has a pose for each frame."""
+        return self.camera_to_world is not None and self.camera_to_world.ndim == 3
+
+    def at(self, frames: int | NDArray[np.int64]) -> Camera:
+        """Return the camera with the poses of some frames [n], or of a single frame; a static camera stays as it is."""
+        poses = self.camera_to_world
+        return self if poses is None or not self.moves else replace(self, camera_to_world=poses[frames])
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,34 @@ def read_log(_: Path, path: Path) -> object:
     return log
 
 
+def make_trajectories(folder: Path) -> None:
+    frames = [{"file_path": f"{i}.png", "transform_matrix": np.eye(4).tolist()} for i in range(T)]
+    records = [
+        {"timestamp": i / 30, "position": {"x": 0.1 * i, "y": 1, "z": 2}, "rotation": [0, 0, 0, 1]} for i in range(T)
+    ]
+    texts = {
+        "images.txt": "".join(f"{i} 1 0 0 0 0.{i} 2 3 1 {i}.png\n1 2 -1\n" for i in range(T)),
+        "transforms.json": json.dumps({"fl_x": 50.0, "frames": frames}),
+        "phone.json": json.dumps({"frames": records}),
+        "phone.csv": "time_ns,x,y,z,qx,qy,qz,qw\n" + "".join(f"{i * 33333333},0.{i},1,2,0,0,0,1\n" for i in range(T)),
+        "poses.txt": "# TUM\n" + "".join(f"{i / 30:.6f} 0.{i} 1 2 0 0 0 1\n" for i in range(T)),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+
+
+TRAJECTORIES = ("images.txt", "transforms.json", "phone.json", "phone.csv", "poses.txt")
+
+
+def read_trajectory(_: Path, path: Path) -> object:
+    from vid2phys.io.camera_trajectory import load_camera_trajectory
+    from vid2phys.types import Clip
+
+    poses = load_camera_trajectory(path, Clip([], np.arange(T) / 30.0, *SIZE))  # type: ignore[arg-type]
+    assert poses is None or np.isfinite(poses).all()
+    return poses
+
+
 def make_actions(folder: Path) -> None:
     rows = "".join(f"{0.04 * i:g},{7 + 0.1 * i:g},0.01,-0.02,0\n" for i in range(T))
     (folder / "wrench.csv").write_text("time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm\n" + rows)
@@ -472,6 +500,7 @@ DOORS = (
     Door("robot", "mesh", ("arm.urdf", "arm.xml"), make_robots, read_robot),
     Door("camera", "camera", CAMERAS, make_cameras, read_camera),
     Door("mocap", "mocap", LOGS, make_logs, read_log),
+    Door("trajectory", "camera poses", TRAJECTORIES, make_trajectories, read_trajectory),
     Door("actions", "actions", ("wrench.csv", "rotors.csv", "pendulum.csv"), make_actions, read_actions),
     Door("points", "keypoints", POINTS, make_points, read_points),
     Door("options", "batch and config", OPTIONS, make_options, read_options),

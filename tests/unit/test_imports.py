@@ -37,7 +37,7 @@ MAY_IMPORT = {
 }
 # Inside a package: what each sub-package may import of the others, "" standing for the package's own modules.
 MAY_IMPORT_INSIDE = {
-    "io": {"": set(), "camera": {""}, "mocap": {""}},
+    "io": {"": set(), "camera": {""}, "mocap": {""}, "camera_trajectory": {"", "camera", "mocap"}},
     "engine": {
         "kernels": set(),
         "": {"kernels"},

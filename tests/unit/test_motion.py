@@ -10,6 +10,7 @@ import pytest
 from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene, paint
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.error_model import Calibration
+from vid2phys.errors import InputError
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.search import LastSeen, ObjectDetector
@@ -83,6 +84,19 @@ def test_a_still_thing_is_not_taken_for_an_object_that_left() -> None:
     strict = replace(CALIBRATION, still_quality=1.1)
     result = track(_with_decoy(scene), CAMERA, PaintedModel(), RADIUS_M, calibration=strict)
     np.testing.assert_array_equal(result.tracked, present)
+
+
+def test_a_camera_that_moves_has_no_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing counts as moving, so that a detection needs the quality that it needs where nothing moves."""
+    scene = make_scene(_path(14))
+    monkeypatch.setattr(Background, "of", lambda *_: pytest.fail("a background of a camera that moves"))
+    camera = replace(CAMERA, camera_to_world=np.repeat(np.asarray(CAMERA.camera_to_world)[None], 14, axis=0))
+    easy = replace(CALIBRATION, still_quality=0.3)
+    result = track(scene.clip, camera, PaintedModel(), RADIUS_M, calibration=easy, tilt_std_rad=0.5)
+    assert result.tracked.all()
+    np.testing.assert_allclose(result.poses.translation, scene.translation, rtol=0.02, atol=0.02)
+    with pytest.raises(InputError, match="found in none"):
+        track(scene.clip, camera, PaintedModel(), RADIUS_M, calibration=replace(easy, still_quality=1.1))
 
 
 def test_a_thing_that_stood_there_already_is_not_the_object_found_again() -> None:

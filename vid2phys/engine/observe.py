@@ -11,7 +11,7 @@ import numpy as np
 
 from vid2phys.engine.distortion import distort, distortion_jacobian, undistort
 from vid2phys.engine.system import System
-from vid2phys.geometry import invert_transform
+from vid2phys.geometry import invert_transform, transform_points
 from vid2phys.types import Array, Camera
 
 
@@ -46,18 +46,17 @@ def bearing_jacobian_to_pixels(camera: Camera, bearings: Array) -> Array:
 def observe(system: System, states: Array, points_body: Array, camera_to_world: Array) -> tuple[Array, Array, Array]:
     """Return the bearings of a body's keypoints and their derivatives.
 
-    states: [..., N]. points_body: [K, 3] m. camera_to_world: [4, 4]. Returns bearings [..., K, 2], their Jacobian
-    with respect to the tangent of the state [..., K, 2, D], and depths [..., K] in m (not positive: behind the camera,
-    and the bearing is that of the line through the point).
+    states: [..., N]. points_body: [K, 3] m. camera_to_world: [4, 4], or [..., 4, 4] of each state. Returns bearings
+    [..., K, 2], their Jacobian with respect to the tangent of the state [..., K, 2, D], and depths [..., K] in m (not
+    positive: behind the camera, and the bearing is that of the line through the point).
     """
     world_to_camera = invert_transform(camera_to_world)
-    rotation, translation = world_to_camera[:3, :3], world_to_camera[:3, 3]
-    points = system.keypoints(states, points_body) @ rotation.T + translation
+    points = transform_points(world_to_camera, system.keypoints(states, points_body))
     depth = points[..., 2]
     safe = np.where(np.abs(depth) < 1e-9, 1e-9, depth)[..., None]
     bearings = points[..., :2] / safe
     by_point = np.zeros((*depth.shape, 2, 3))
     by_point[..., 0, 0] = by_point[..., 1, 1] = 1.0 / safe[..., 0]
     by_point[..., 2] = -bearings / safe
-    jacobian = by_point @ rotation @ system.keypoints_jacobian(states, points_body)
+    jacobian = by_point @ world_to_camera[..., None, :3, :3] @ system.keypoints_jacobian(states, points_body)
     return bearings, jacobian, depth

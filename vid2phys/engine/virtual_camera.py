@@ -45,8 +45,8 @@ def make_view(
 
     center_bearing: [2] direction x/z, y/z in camera axes. angular_radius: of the object's bounding sphere, rad
     (arcsin of radius over distance). fill: share of the view its diameter takes. roll_rad: turn of the image
-    about its centre, for averaging over several views. Where the line of sight is vertical, or the camera has no pose,
-    the camera's own y axis is down.
+    about its centre, for averaging over several views. Where the line of sight is vertical, or the camera has no pose
+    or one for each frame (`Camera.at`), the camera's own y axis is down.
     """
     forward = np.array([center_bearing[0], center_bearing[1], 1.0])
     forward /= np.linalg.norm(forward)
@@ -63,7 +63,7 @@ def make_view(
 
 
 def _gravity_in_camera(camera: Camera) -> Array:
-    if camera.camera_to_world is None:
+    if camera.camera_to_world is None or camera.moves:
         return np.array([0.0, 1.0, 0.0])
     return -np.asarray(camera.camera_to_world, dtype=float)[2, :3]
 

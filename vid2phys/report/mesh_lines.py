@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize
-from vid2phys.geometry import Array, invert_transform
+from vid2phys.geometry import Array, invert_transform, transform_points
 from vid2phys.types import Camera, Mesh
 
 Image = NDArray[np.uint8]
@@ -38,18 +38,20 @@ class Window:
 
 @dataclass(frozen=True)
 class Projected:
-    """A mesh seen by a camera: pixels [V, 2] through the whole distortion model, depths [V] m."""
+    """A mesh seen by a camera: pixels [..., V, 2] through the whole distortion model, depths [..., V] m."""
 
     pixels: Array
     depths: Array
 
 
 def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
-    """Return vertices [V, 3] m of the world in the image; pixels are NaN outside of the camera's view."""
+    """Return vertices [V, 3] m of the world in the image; pixels are NaN outside of the camera's view.
+
+    Vertices [T, V, 3] are those of T frames.
+    """
     assert camera.camera_to_world is not None
-    world_to_camera = invert_transform(camera.camera_to_world)
-    points = vertices_world @ world_to_camera[:3, :3].T + world_to_camera[:3, 3]
-    return Projected(project(camera, points), points[:, 2])
+    points = transform_points(invert_transform(camera.camera_to_world), vertices_world)
+    return Projected(project(camera, points), points[..., 2])
 
 
 def bounds(projected: Projected) -> Box | None:

@@ -72,18 +72,19 @@ def write_overlay(
     """
     states = trajectory.states
     positions, quats = system.body_pose(states)
-    centers = project_vertices(camera, positions).pixels
-    view = lambda state: project_vertices(camera, system.vertices(state, mesh.vertices))  # noqa: E731
-    scene = _scene(clip, camera, mesh, [bounds(view(state)) for state in states], centers)
+    centers = project_vertices(camera, positions[:, None]).pixels[:, 0]
+    view = lambda i: project_vertices(camera.at(i), system.vertices(states[i], mesh.vertices))  # noqa: E731
+    scene = _scene(clip, camera, mesh, [bounds(view(i)) for i in range(len(states))], centers)
     axes = _axes(camera, mesh, positions, quats)
     fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0
     height, width = scene.panel
     with VideoWriter(path, 2 * width + _GAP_PX, height, fps) as video:
         for index, frame in enumerate(clip.frames):
             time_s = float(clip.times_s[index])
-            trail = centers[(clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)]
+            before = (clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)
+            trail = project_vertices(camera.at(index), positions[before]).pixels
             label = f"frame {index}   {time_s:.2f} s"
-            drawn = draw_frame(scene, frame, view(states[index]), axes[index], trail, bool(lost[index]), label)
+            drawn = draw_frame(scene, frame, view(index), axes[index], trail, bool(lost[index]), label)
             video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
@@ -150,7 +151,7 @@ def _axes(camera: Camera, mesh: Mesh, positions: Array, quats: Array) -> Array:
     length = 0.8 * mesh.radius_m
     ends = np.concatenate([np.zeros((1, 3)), length * np.eye(3)])
     points = np.einsum("tij,kj->tki", matrix_from_quat(quats), ends) + positions[:, None]
-    return project_vertices(camera, points.reshape(-1, 3)).pixels.reshape(-1, 4, 2)
+    return project_vertices(camera, points).pixels
 
 
 def _draw_fit(

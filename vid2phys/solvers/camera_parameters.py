@@ -67,12 +67,23 @@ def camera_slopes(function: Callable[[Parameters], Array], parameters: Parameter
 
 
 def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:
-    """Return the pose [4, 4] rotated about its centre and translated, both along the world's axes."""
-    rotation, move = (np.array([values[f"camera_{what}_{axis}"] for axis in "xyz"]) for what in ("turn", "move"))
-    pose = camera_to_world.copy()
-    pose[:3, :3] = matrix_from_rotvec(rotation) @ pose[:3, :3]
-    pose[:3, 3] += move
+    """Return the pose [4, 4] rotated about its centre and translated, both along the world's axes.
+
+    The poses of a camera that moves [F, 4, 4] rotate together, about the place of the first one.
+    """
+    rotvec, move = (np.array([values[f"camera_{what}_{axis}"] for axis in "xyz"]) for what in ("turn", "move"))
+    pose, rotation = camera_to_world.copy(), matrix_from_rotvec(rotvec)
+    pose[..., :3, :3] = rotation @ pose[..., :3, :3]
+    if pose.ndim == 3:
+        pose[:, :3, 3] = pose[0, :3, 3] + (pose[:, :3, 3] - pose[0, :3, 3]) @ rotation.T
+    pose[..., :3, 3] += move
     return pose
+
+
+def pose_as_fitted(camera_to_world: Array, parameters: Parameters) -> Array:
+    """Return `camera_pose` at the camera parameters of a problem; the same pose where the problem has none."""
+    values = values_of(parameters)
+    return camera_pose(camera_to_world, values) if values else camera_to_world
 
 
 def observation_as_fitted(observation: Observation, parameters: dict[str, float]) -> Observation:

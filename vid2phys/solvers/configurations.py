@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 
 from vid2phys.engine import pose_geometry
 from vid2phys.engine.observe import to_bearings
-from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, skew
-from vid2phys.solvers.camera_parameters import camera_pose, camera_slopes, values_of
+from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, of_frames, skew, transform_points
+from vid2phys.solvers.camera_parameters import camera_slopes, pose_as_fitted, values_of
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, ConfigurationMeasurement, Parameters
 
 AXES = np.vstack([np.zeros(3), np.eye(3)])  # m, points that tell a rigid body's pose: its origin, and one on each axis
 _STEP = 1e-6  # of differences: rad, and shares of the distance
+Frames = NDArray[np.int64] | slice
 
 
 def coordinates(problem: Problem) -> int:
@@ -53,7 +54,7 @@ def residual(problem: Problem, parameters: Parameters, states: Array) -> Array:
     at = np.flatnonzero(measured.measured[:count])
     step = np.zeros((*states.shape[:-1], coordinates(problem)))
     if isinstance(measured.configuration, Pose):
-        step[..., at, :] = measured.pose[at].step_to(_apparent_poses(problem, parameters, states[..., at, :]))
+        step[..., at, :] = measured.pose[at].step_to(_apparent_poses(problem, parameters, states[..., at, :], at))
     else:
         assert problem.body is not None
         step[..., at, :] = problem.body.configurations(states[..., at, :]) - measured.configuration[at]
@@ -71,7 +72,7 @@ def linear(problem: Problem, parameters: Parameters, states: Array) -> tuple[Arr
     if measured is not None:
         at = np.flatnonzero(measured.measured[: len(states)])
         scale, focal = _scale_and_focal(parameters)
-        pose, pose_by_state = _linear_poses(problem, parameters, states[at])
+        pose, pose_by_state = _linear_poses(problem, parameters, states[at], at)
 
         def step_to(moved: Pose) -> Array:
             return measured.pose[at].step_to(apparent(moved, scale, focal))
@@ -90,8 +91,7 @@ def image_points(problem: Problem) -> tuple[Array, NDArray[np.bool_]]:
     if measured is None or isinstance(measured.configuration, Pose):
         return pose_geometry.image_points(seen)
     assert problem.body is not None
-    to_camera = invert_transform(problem.camera_to_world)
-    at = problem.body.points(measured.configuration) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    at = transform_points(invert_transform(problem.camera_to_world), problem.body.points(measured.configuration))
     here = measured.measured[:, None]
     return np.where(here[..., None], to_bearings(at), seen.bearings), seen.visible | here
 
@@ -101,17 +101,17 @@ def measured_at(problem: Problem, states: Array, errors: Array) -> Configuration
     measured = problem.observation.configuration
     assert measured is not None
     if isinstance(measured.configuration, Pose):
-        at: Pose | Array = _apparent_poses(problem, problem.parameters, states).retract(errors)
+        at: Pose | Array = _apparent_poses(problem, problem.parameters, states, slice(None)).retract(errors)
     else:
         assert problem.body is not None
         at = problem.body.configurations(states) + errors
     return replace(measured, configuration=at)
 
 
-def poses(problem: Problem, parameters: Parameters, states: Array) -> Pose:
-    """Return the poses camera_from_body [...] of a rigid body's states [..., N], before `apparent`."""
-    to_camera = invert_transform(_camera_pose(problem, parameters))
-    at = problem.system.keypoints(states, AXES) @ to_camera[:3, :3].T + to_camera[:3, 3]
+def poses(problem: Problem, parameters: Parameters, states: Array, frames: Frames) -> Pose:
+    """Return the poses camera_from_body [..., n] of a rigid body's states [..., n, N] in frames, before `apparent`."""
+    to_camera = invert_transform(of_frames(pose_as_fitted(problem.camera_to_world, parameters), frames))
+    at = transform_points(to_camera, problem.system.keypoints(states, AXES))
     return Pose(np.swapaxes(at[..., 1:, :] - at[..., :1, :], -1, -2), at[..., 0, :])
 
 
@@ -126,19 +126,19 @@ def apparent(pose: Pose, scale: float, focal: float) -> Pose:
     return pose.moved_along_sight(1.0 / (scale * np.array([1.0, 1.0, focal])))
 
 
-def _apparent_poses(problem: Problem, parameters: Parameters, states: Array) -> Pose:
+def _apparent_poses(problem: Problem, parameters: Parameters, states: Array, frames: Frames) -> Pose:
     scale, focal = _scale_and_focal(parameters)
-    return apparent(poses(problem, parameters, states), scale, focal)
+    return apparent(poses(problem, parameters, states, frames), scale, focal)
 
 
-def _linear_poses(problem: Problem, parameters: Parameters, states: Array) -> tuple[Pose, Array]:
-    """Return the poses [F] of states, and how they move with the tangent of the state, [F, 6, n].
+def _linear_poses(problem: Problem, parameters: Parameters, states: Array, frames: Frames) -> tuple[Pose, Array]:
+    """Return the poses [F] of states in frames, and how they move with the tangent of the state, [F, 6, n].
 
     The first three rows are a rotation about the camera's axes [rad], the others a translation along them [m].
     """
-    pose = poses(problem, parameters, states)
-    to_camera = invert_transform(_camera_pose(problem, parameters))[:3, :3]
-    points = to_camera @ problem.system.keypoints_jacobian(states, AXES)  # [F, 4, 3, n]
+    pose = poses(problem, parameters, states, frames)
+    to_camera = invert_transform(of_frames(pose_as_fitted(problem.camera_to_world, parameters), frames))
+    points = to_camera[..., None, :3, :3] @ problem.system.keypoints_jacobian(states, AXES)  # [F, 4, 3, n]
     axes = np.swapaxes(pose.rotation, -1, -2)
     rotation = 0.5 * (skew(axes) @ (points[:, 1:] - points[:, :1])).sum(axis=1)
     return pose, np.concatenate([rotation, points[:, 0]], axis=1)
@@ -155,11 +155,6 @@ def _by_pose(function: Callable[[Pose], Array], pose: Pose) -> Array:
         width = 2.0 * _STEP * (distance if unit[3:].any() else 1.0)
         columns.append((ahead - behind) / width)
     return np.stack(columns, axis=-1)
-
-
-def _camera_pose(problem: Problem, parameters: Parameters) -> Array:
-    values, pose = values_of(parameters), problem.camera_to_world
-    return camera_pose(pose, values) if values else pose
 
 
 def _scale_and_focal(parameters: Parameters) -> tuple[float, float]:

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_from_rotvec, quat_multiply, rotvec_from_quat, slerp
+from vid2phys.geometry import (
+    of_frames,
+    quat_conjugate,
+    quat_from_matrix,
+    quat_from_rotvec,
+    quat_multiply,
+    rotvec_from_quat,
+    slerp,
+    transform_points,
+)
 from vid2phys.solvers import camera_parameters
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.smoothing_model import Layout
@@ -27,21 +36,23 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
     """Return states [T, 13] of a rigid body at all knots from poses in camera axes.
 
     rotation: [F, 3, 3] camera_from_body. translation: [F, 3] m. NaN in frames without a pose. Positions and rotations
-    are local quadratic fits, velocities their slopes. Positions are fitted in camera axes, in which sideways and depth
-    noise are separate. Knots with no frame within the window are interpolated (`bridged`), where a quadratic would
-    extrapolate.
+    are local quadratic fits, velocities their slopes. Positions are fitted in the axes of a static camera, in which
+    sideways and depth noise are separate, or in the world's where the camera moves. Knots with no frame within the
+    window are interpolated (`bridged`), where a quadratic would extrapolate.
     """
     layout = Layout.of(problem)
     seen = np.isfinite(translation).all(axis=1)
     times, knots = problem.observation.times_s[seen], layout.knots.times_s
-    pose = problem.camera_to_world
-    to_world = quat_from_matrix(pose[:3, :3])
+    pose, places = of_frames(problem.camera_to_world, seen), translation[seen]
+    to_world = quat_from_matrix(pose[..., :3, :3])
     quats = quat_multiply(to_world, quat_from_matrix(rotation[seen]))
+    if pose.ndim == 3:
+        pose, places = np.eye(4), transform_points(pose, places[:, None])[:, 0]
     states = np.zeros((len(knots), len(problem.system.state_names)))
     for k, time in enumerate(knots):
         near = window(times, time)
         weight = tricube(times[near], time)
-        value, slope = local_fit(times[near] - time, translation[seen][near], weight)
+        value, slope = local_fit(times[near] - time, places[near], weight)
         states[k, :3] = pose[:3, :3] @ value + pose[:3, 3]
         states[k, 7:10] = pose[:3, :3] @ slope
         reference = quats[near[np.argmin(np.abs(times[near] - time))]]

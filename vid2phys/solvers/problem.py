@@ -28,6 +28,7 @@ class Problem:
     parameters: those with `free=True` are unknown. priors: name -> (mean, standard deviation) in solver coordinates;
     every solver takes them from `prior`.
     actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
+    camera_to_world: [4, 4], or [F, 4, 4] of a camera that moves, one pose a frame.
     max_step_s: frames further apart than this get knots between them. body: of an articulated or modal body, of which
     coordinates were measured; None for a rigid one.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vid2phys.geometry import of_frames
 from vid2phys.solvers.problem import Knots
 from vid2phys.solvers.smoothing_model import Layout, Unknowns
 from vid2phys.types import Array
@@ -50,7 +51,10 @@ def cut(whole: Layout, frames: int = FRAMES, overlap: int = OVERLAP) -> list[Pie
         first, last = max(0, begin - overlap), min(total, end + overlap)
         start, stop = int(at[first]), int(grid.frame_knot[last - 1]) + 1
         part = replace(
-            problem, observation=problem.observation[first:last], priors=problem.priors if begin == 0 else {}
+            problem,
+            observation=problem.observation[first:last],
+            camera_to_world=of_frames(problem.camera_to_world, slice(first, last)),
+            priors=problem.priors if begin == 0 else {},
         )
         knots = Knots(grid.times_s[start:stop], grid.step_s[start : stop - 1], grid.frame_knot[first:last] - start)
         layout = replace(whole, problem=part, knots=knots, relevance=whole.relevance[start:stop])

@@ -139,7 +139,7 @@ class Follower:
         for index in (*first, *np.setdiff1d(more, first)):
             if index not in first and scores.any():
                 break
-            found = self.detector.search(self.frames[int(index)])
+            found = self.detector.at(int(index)).search(self.frames[int(index)])
             if found is not None:
                 self._store(int(index), found)
                 scores[index] = found.score
@@ -172,7 +172,7 @@ class Follower:
             index, at = indices[at], at + 1
             single = self._detect_predicted(index, known) if lost < self.config.coast_frames else None
             if single is None and gaps and (lost < self.config.eager_frames or lost % 4 == 0):
-                single = self.detector.search(self.frames[index], last)
+                single = self.detector.at(index).search(self.frames[index], last)
             if not self._store(index, single):
                 lost += 1
                 if not gaps and lost >= self.config.coast_frames:
@@ -186,8 +186,9 @@ class Follower:
             last = self._last_seen(index)
             self._report()
 
-    def _last_seen(self, index: int) -> LastSeen:
-        return LastSeen(self.detector.background.at(self.frames[index]), self.translation[index])
+    def _last_seen(self, index: int) -> LastSeen | None:
+        background = self.detector.background
+        return None if background is None else LastSeen(background.at(self.frames[index]), self.translation[index])
 
     def _report(self) -> None:
         if self.progress is not None:
@@ -207,8 +208,9 @@ class Follower:
         next one if it is there but not in the middle.
         """
         frames = [self.frames[index] for index in indices]
-        seen = self.detector.detect(frames, guesses)
-        credible, score = self.detector.judge(frames, seen)
+        detector = self.detector.at(np.array(indices))
+        seen = detector.detect(frames, guesses)
+        credible, score = detector.judge(frames, seen)
         found: list[ObjectDetection] = []
         for i, place in enumerate(seen.poses.translation[:, 0]):
             if not credible[i]:

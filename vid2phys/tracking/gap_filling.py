@@ -47,7 +47,7 @@ def filled(track: Track, detector: ObjectDetector, frames: FrameStore, config: G
     for start in range(0, len(lost), config.batch):
         part = slice(start, start + config.batch)
         images = [frames[int(i)] for i in lost[part]]
-        seen = detector.reinitialise(images, expected[part])
+        seen = detector.at(lost[part]).reinitialise(images, expected[part])
         good = detector.judge(images, seen)[0] & (seen.poses.inliers[:, 0].sum(axis=-1) >= config.min_points)
         good &= _apart(seen.poses.rotation[:, 0], expected.rotation[part]) < config.agreement_rad
         if good.any():

@@ -148,14 +148,16 @@ def tilt_evidence(
 ) -> Array:
     """Return the log-probability [N, H, G] of the angle between the body's z axis and up, nats.
 
-    tilt_std_rad: standard deviation of that angle in the system's motions; None: all angles are equally probable.
+    camera: of a camera that moves, with the poses of the N frames. tilt_std_rad: standard deviation of that angle in
+    the system's motions; None: all angles are equally probable.
     """
     shape = (*poses.cost.shape, len(rotations))
     if tilt_std_rad is None or camera.camera_to_world is None:
         return np.zeros(shape)
-    up_in_camera = np.asarray(camera.camera_to_world, dtype=float)[2, :3]
+    up_in_camera = np.asarray(camera.camera_to_world, dtype=float)[..., 2, :3]
     body_z = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2) @ np.array([0.0, 0.0, 1.0])
-    tilt = np.arccos(np.clip(body_z @ up_in_camera, -1.0, 1.0))
+    cosine = np.einsum("nhgk,nk->nhg", body_z, up_in_camera) if camera.moves else body_z @ up_in_camera
+    tilt = np.arccos(np.clip(cosine, -1.0, 1.0))
     return -np.minimum(0.5 * (tilt / tilt_std_rad) ** 2, config.max_tilt_nats)
 
 

@@ -109,11 +109,12 @@ def evidence_of(
 ) -> tuple[NDArray[np.int64], Array]:
     """Return the tracked frames' indices [N] and the evidence for their poses [N, E], NaN where there is none."""
     rows = np.flatnonzero(track.tracked & track.poses.pose.is_finite)
-    verifier, background = Verifier.load(), background_of(frames.background, frames[0].shape)
+    verifier = Verifier.load()
+    background = None if camera.moves else background_of(frames.background, frames[0].shape)
 
     def image_match(item: tuple[int, Image]) -> float:
         i, frame = item
-        return verifier.logit(crop_of(frame, background, camera, mesh, track.poses.pose[i]))
+        return verifier.logit(crop_of(frame, background, camera.at(i), mesh, track.poses.pose[i]))
 
     matches = list(side_by_side(image_match, ((int(i), frames[int(i)]) for i in rows)))
     misfit, translation = track.poses.chi2[rows], track.poses.translation[rows]

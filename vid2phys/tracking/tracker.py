@@ -6,7 +6,7 @@ frame are chosen by the evidence of all cues (`hypotheses`). Frames in which the
 the adjacent ones (`gap_filling`). Contour and texture correct the poses. The image decides which frames count
 (`support`).
 
-Limits: one object of a known shape; a camera that moves has no motion cue.
+Limits: one object of a known shape; a camera that moves has no motion cue, and motions are continued in its axes.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def candidates(
     inputs = TrackingInputs.of(camera, model, **options)
     mesh, texture, times_s = inputs.mesh, inputs.texture, clip.times_s
     frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
-    detector = ObjectDetector(model, camera, frames.background, radius_m, inputs.calibration)
+    background = None if camera.moves else frames.background
+    detector = ObjectDetector(model, camera, background, radius_m, inputs.calibration)
     body = None if texture is None or mesh is None else TexturedBody.of(mesh, texture, model.rotations, model.center)
     if body is not None and len(frames) == 1:
         single = _track_single_image(detector, frames, times_s, body, inputs)
@@ -287,7 +288,7 @@ def _detect_all(
 
     def detect(batch: tuple[slice, list[Image]]) -> tuple[Detections, NDArray[np.bool_], Array]:
         rows, images = batch
-        seen = detector.detect(images, path[rows], hypotheses=inputs.config.hypotheses)
+        seen = detector.at(indices[rows]).detect(images, path[rows], hypotheses=inputs.config.hypotheses)
         nats = np.zeros((*seen.poses.cost.shape, len(detector.model.rotations)))
         if inputs.texture is not None:
             nats = inputs.texture.evidence(seen, images, inputs.camera)
@@ -321,7 +322,7 @@ def label(
     model, calibration, poses = inputs.model, inputs.calibration, seen.poses
     front_body = None if model.front is None else model.points_body[model.front]
     front = front_evidence(seen.front_logprob, seen.views, poses, model.rotations, front_body, model.center)
-    tilt = tilt_evidence(poses, model.rotations, inputs.camera, inputs.tilt_std_rad)
+    tilt = tilt_evidence(poses, model.rotations, inputs.camera.at(indices), inputs.tilt_std_rad)
     divisor = calibration.clip_divisor(len(indices))
     cues = [Evidence("front", front, divisor), Evidence("tilt", tilt, divisor), *evidence]
     chosen = choose_hypotheses(poses, times_s[indices], model.rotations, scored(cues))

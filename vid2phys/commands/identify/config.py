@@ -38,7 +38,7 @@ class ClipOptions(Options):
     camera: Paths
     """Calibration: cam.yaml, ROS, Kalibr, OpenCV ..., for all clips or one each; auto: from the motion."""
     camera_pose: Paths | None = None
-    """File with camera_to_world; for all clips, or one each."""
+    """File with camera_to_world, or poses of a camera that moves; for all clips, or one each."""
     actions: Paths | None = None
     """CSV of recorded actions; for all clips, or one each (default: fit the actions)."""
     from_s: float | tuple[float, ...] | None = field(default=None, metadata={"flags": "--from"})
@@ -86,7 +86,7 @@ class FitOptions(Options):
     seed: int = 0
     """Seed of everything random."""
     refine: bool = True
-    """Align the mesh to the clip's pixels; needs a static camera."""
+    """Align the mesh to the clip's pixels; off where the camera moves."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,8 +65,9 @@ class Initialised:
 def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progress = silent) -> Initialised | None:
     """Fit a first time, choose the hypothesis, refine by pixels and fit again.
 
-    refine: align the mesh to the pixels. This has no effect where the user gave keypoints, or on a textured mesh,
-    whose track is already aligned to the texture. Returns None for a clip in which the body was lost.
+    refine: align the mesh to the pixels. This has no effect where the user gave keypoints, where the camera moves, or
+    on a textured mesh, whose track is already aligned to the texture. Returns None for a clip in which the body was
+    lost.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.initialise import first_inputs, rigid_states
@@ -74,13 +75,13 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     if not enough(tracked):
         return None
     problem = problem_of(inputs, tracked)
-    shape = inputs.shape
-    refine = refine and shape is not None and inputs.mesh.texture is None
+    shape, static = inputs.shape, not inputs.camera.moves
+    refine = refine and static and shape is not None and inputs.mesh.texture is None
     progress("fitting")
     detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
     evidence, stage = tracked.branch_log_likelihood, None
-    if refine or (len(evidence) > 1 and shape is not None and not shape.exact):
+    if refine or (static and len(evidence) > 1 and shape is not None and not shape.exact):
         progress("choosing the hypothesis")
         solution = smoothing.solution(first)
         stage = _stage(inputs, tracked, problem, solution)

@@ -171,7 +171,7 @@ def _detection_std(inputs: Inputs, tracked: Track, detected: Array) -> Array:
     from vid2phys.geometry import matrix_from_quat
 
     std = np.full((len(detected), len(inputs.system.tangent_names)), np.inf)
-    to_world = inputs.camera_to_world[:3, :3]
+    to_world = inputs.camera_to_world[..., :3, :3]
     in_body = np.swapaxes(matrix_from_quat(detected[:, 3:7]), 1, 2) @ to_world
     for columns, axes, block in ((slice(0, 3), to_world, slice(3, 6)), (slice(3, 6), in_body, slice(0, 3))):
         covariance = axes @ tracked.poses.covariance[:, block, block] @ np.swapaxes(axes, -1, -2)

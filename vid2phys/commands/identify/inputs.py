@@ -6,6 +6,7 @@ checks the options by themselves.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,17 +30,22 @@ if TYPE_CHECKING:
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
+MOVES = (
+    "the camera moves: cues that need a static background are off (difference from the background, alignment to the "
+    "clip's pixels)"
+)
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Everything the user gave, read and checked.
 
-    model: None for a body that is tracked by its silhouette, and where the user gave keypoints. warnings: notes on all
-    inputs but the clip, which holds its own notes. body: the body of a system on a known base; None for a rigid body.
-    untrained: symmetry and keypoints of a rigid body without a model. focal: what is known of the focal length of a
-    camera whose pose is not known: its motion gives the pose (`estimated_camera`). None where the pose is known.
-    camera_estimate: what the motion gave.
+    camera_to_world: [4, 4], or [T, 4, 4] of a camera that moves; that of the camera, too. model: None for a body that
+    is tracked by its silhouette, and where the user gave keypoints. warnings: notes on all inputs but the clip, which
+    holds its own notes. body: the body of a system on a known base; None for a rigid body. untrained: symmetry and
+    keypoints of a rigid body without a model. focal: what is known of the focal length of a camera whose pose is not
+    known: its motion gives the pose (`estimated_camera`). None where the pose is known. camera_estimate: what the
+    motion gave.
     """
 
     clip: Clip
@@ -87,7 +93,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Filmed:
-    """What a camera filmed: the frames, the camera, its pose [4, 4] in the world, and notes for the reader."""
+    """What a camera filmed: the frames, the camera, its pose in the world, and notes for the reader.
+
+    camera_to_world: [4, 4], or [T, 4, 4] of a camera that moves.
+    """
 
     clip: Clip
     camera: Camera
@@ -114,7 +123,15 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
 
 def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
     """Read the inputs of each clip; mesh, model and known parameters are read once. Raises Vid2PhysError."""
-    first = read_inputs(configs[0])
+    notes_of_first: list[str] = []
+
+    def read(config: IdentifyConfig, actions: Actions | None) -> Filmed:
+        filmed = read_filmed(config, actions)
+        notes_of_first.extend(filmed.notes)
+        return filmed
+
+    first = read_inputs(configs[0], read)
+    of_all = tuple(note for note in first.warnings if note not in notes_of_first)
     found = [first]
     if len(configs) > 1:
         _require_poses(configs[0], Filmed(first.clip, first.camera, first.camera_to_world, focal=first.focal))
@@ -126,7 +143,7 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
         filmed = read_filmed(config, actions)
         _require_poses(config, filmed)
         one = replace(first, clip=filmed.clip, camera=filmed.camera, camera_to_world=filmed.camera_to_world)
-        found.append(replace(one, actions=actions, warnings=(*first.warnings, *filmed.notes)))
+        found.append(replace(one, actions=actions, warnings=(*of_all, *filmed.notes)))
     require_frames(found)
     return found
 
@@ -167,11 +184,12 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
 
 
 def with_camera(config: IdentifyConfig, clip: Clip, *, or_motion: bool = False) -> Filmed:
-    """Read the camera of a clip and its pose. Raises InputError.
+    """Read the camera of a clip and its pose, or its pose in each frame. Raises InputError.
 
     or_motion: allow a camera without a pose, or `auto`, since the motion of the body will show the rest.
     """
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.camera_trajectory import load_camera_trajectory
     from vid2phys.io.focal_length import FocalPrior
 
     path, of_pose = (
@@ -180,12 +198,18 @@ def with_camera(config: IdentifyConfig, clip: Clip, *, or_motion: bool = False) 
     )
     if is_auto(path):
         return _without_file(config, clip, or_motion)
-    camera = load_camera(path, of_pose, size=(clip.width, clip.height))
+    poses = None if of_pose is None else load_camera_trajectory(of_pose, clip)
+    camera = load_camera(path, of_pose if poses is None else None, size=(clip.width, clip.height))
+    if poses is not None:
+        camera = replace(camera, camera_to_world=poses[0] if len(clip.times_s) == 1 else poses)
     if camera.camera_to_world is None and or_motion:
         require_resolution(camera, clip, path)
         return _without_pose(config, clip, camera, FocalPrior(float(camera.K[0, 0]), 0.0, "the camera file"))
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
+    if camera.moves:
+        _require_movable(config)
+        warnings.warn(MOVES, stacklevel=2)
     return Filmed(clip, camera, pose)
 
 
@@ -211,6 +235,17 @@ def _without_pose(config: IdentifyConfig, clip: Clip, camera: Camera, focal: Foc
         got = f"--fit {','.join(asked)} of a camera without a pose"
         raise UsageError(got, "no camera parameters, which the motion gives anyway", "leave them out of --fit")
     return Filmed(clip, camera, make_transform(looking(np.array([0.0, 1.0, 0.0])), np.zeros(3)), focal=focal)
+
+
+def _require_movable(config: IdentifyConfig) -> None:
+    """Raise UsageError for what needs a static camera and cannot be left out."""
+    from vid2phys.solvers.losses import kind
+
+    got = "--camera-pose with a pose for each frame"
+    if config.shape is None:
+        raise UsageError(f"{got}, for a body on a known base", "a static camera", "film from a tripod")
+    if config.loss != "keypoint" and "scene" in kind(config.loss).needs:
+        raise UsageError(f"{got}, with --loss {config.loss}", "a static camera", "use --loss keypoint or state")
 
 
 def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:

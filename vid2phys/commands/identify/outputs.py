@@ -90,11 +90,12 @@ def write_run(
 ) -> dict[str, Any]:
     """Write trajectory, actions, observation, result.json and the report into the run folder.
 
-    A fitted camera is written, too. config: path of the run's config.yaml, relative to the folder. Returns the content
-    of result.json.
+    A fitted camera and the poses of a camera that moves are written, too. config: path of the run's config.yaml,
+    relative to the folder. Returns the content of result.json.
     """
     from vid2phys.io.actions import save_actions
     from vid2phys.io.camera import save_camera
+    from vid2phys.io.camera_trajectory import tum
     from vid2phys.io.recordings import save_observation, save_trajectory
     from vid2phys.io.run import validate_result, write_json
     from vid2phys.report.html import write_report
@@ -112,13 +113,17 @@ def write_run(
     camera, _ = _as_fitted(result, inputs)
     values = {p.name: p.value for p in result.parameters}
     if any(p.source == "fitted" and p.name.startswith(("camera_", "focal")) for p in result.parameters):
-        save_camera(camera, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
+        static = replace(camera, camera_to_world=None) if camera.moves else camera
+        save_camera(static, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
         files["camera"] = "camera.yaml"
     if inputs.camera_estimate is not None:
         save_camera(camera, folder / "camera.yaml", ("as `vid2phys identify` estimated it from the motion",))
         tracked_by = ("by which observation.npz was measured, with the first estimate of its pose",)
         save_camera(inputs.camera, folder / TRACKED_BY, tracked_by)
         files |= {"camera": "camera.yaml", "camera_of_observation": TRACKED_BY}
+    if camera.moves and camera.camera_to_world is not None:
+        tum.save(folder / "camera_poses.txt", result.trajectory.times_s, camera.camera_to_world)
+        files["camera_poses"] = "camera_poses.txt"
     data = result_of(result, inputs, asked, seconds, files, folder)
     validate_result(data)
     overlay = folder / "overlay.mp4"

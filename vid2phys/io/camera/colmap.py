@@ -118,13 +118,18 @@ def _binary(source: Source) -> Iterator[Entry]:
 
 
 def _images(folder: Path) -> dict[str, tuple[str, Array]]:
-    """Return camera number and world-to-camera of each image, by name; empty where the folder has no poses."""
-    for name, read in (("images.bin", _binary_images), ("images.txt", _text_images)):
-        if (folder / name).is_file():
-            return {
-                image: (camera, _pose(folder / name, image, numbers)) for image, camera, numbers in read(folder / name)
-            }
-    return {}
+    """Return `read_images` of a folder; empty where the folder has no poses."""
+    files = (folder / name for name in ("images.bin", "images.txt"))
+    return next((read_images(file) for file in files if file.is_file()), {})
+
+
+def read_images(path: Path) -> dict[str, tuple[str, Array]]:
+    """Return camera number and world-to-camera [4, 4] of each image of images.bin or images.txt, by name.
+
+    Raises InputError for a file that is cut short, and for a pose without a unit quaternion.
+    """
+    read = _binary_images if path.suffix == ".bin" else _text_images
+    return {image: (camera, _pose(path, image, numbers)) for image, camera, numbers in read(path)}
 
 
 def _pose(path: Path, image: str, numbers: Array) -> Array:

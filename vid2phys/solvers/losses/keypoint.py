@@ -61,7 +61,8 @@ class KeypointLoss(BatchedMotionLoss, Loss):
     def _in_camera(self, motions: Tensor, points_body: Array) -> Tensor:
         """Return points [K, 3] m of the body in camera axes along motions [B, F, N], [B, F, K, 3]."""
         points = world_points(self.problem.system, motions.flatten(0, 1), points_body)
-        return points.unflatten(0, motions.shape[:2]) @ self._to_camera[:3, :3].T + self._to_camera[:3, 3]
+        rotation, translation = self._to_camera[..., :3, :3], self._to_camera[..., None, :3, 3]
+        return points.unflatten(0, motions.shape[:2]) @ rotation.mT + translation
 
     def _steps(self, motions: Tensor, measured: ConfigurationMeasurement) -> Tensor:
         """Return the steps [B, F, D] from the measured configurations to those of motions [B, F, N]."""

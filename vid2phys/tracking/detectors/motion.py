@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vid2phys.tracking.detectors import Places
 from vid2phys.tracking.detectors.network import Image
 
@@ -16,5 +18,7 @@ if TYPE_CHECKING:
 
 def propose(frame: Image, search: ObjectDetector) -> Places:
     """Return the changed regions of a frame, as spheres that are a little wider than the regions."""
+    if search.background is None:
+        return Places(np.zeros((0, 2)), np.zeros(0))
     center, width = search.background.proposals(frame)
     return Places(center, width * search.config.blob_to_sphere)

@@ -106,7 +106,7 @@ def detect(
 
     Args:
         model: the trained network.
-        camera: of the frames.
+        camera: of the frames; of one that moves, with their N poses.
         frames: N images [H, W, 3].
         centers: [N, 2] expected bearings.
         angular_radius: [N] expected, of the bounding sphere, rad.
@@ -119,7 +119,10 @@ def detect(
         better.
     """
     angular_radius = np.asarray(angular_radius, dtype=float)
-    views = [make_view(camera, c, float(r), model.view_size) for c, r in zip(centers, angular_radius, strict=True)]
+    views = [
+        make_view(camera.at(n), c, float(r), model.view_size)
+        for n, (c, r) in enumerate(zip(centers, angular_radius, strict=True))
+    ]
     images = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
     places = None
     if expected is not None:

@@ -8,7 +8,7 @@ Limits: an object that looks like the body counts as the body where the image ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,7 +98,7 @@ class ObjectDetector:
     Attributes:
         model: the trained network.
         camera: of the clip.
-        background: of the clip.
+        background: of the clip; None where the camera moves.
         radius_m: radius of the bounding sphere about the body's origin.
         calibration: error model.
         config: settings.
@@ -106,10 +106,14 @@ class ObjectDetector:
 
     model: Model
     camera: Camera
-    background: Background
+    background: Background | None
     radius_m: float
     calibration: Calibration
     config: SearchConfig = DEFAULTS
+
+    def at(self, frames: int | NDArray[np.int64]) -> ObjectDetector:
+        """Return the detector of one frame, or of N frames: a camera that moves has other poses in others."""
+        return replace(self, camera=self.camera.at(frames)) if self.camera.moves else self
 
     def detect(self, frames: Sequence[Image], translation: Array, *, hypotheses: int = 1) -> Detections:
         """Detect the object in N frames near expected translations [N, 3], camera axes, m."""
@@ -126,13 +130,16 @@ class ObjectDetector:
 
         The pose must lie in the middle of the virtual image, and the quality must be sufficient. More quality is needed
         where the image does not differ from the clip's median, because any background resembles the object somewhere.
+        Without a background nothing counts as moving.
         """
         translation, quality = seen.poses.translation[:, 0], seen.quality[:, 0]
-        share = [
-            self.background.moving(frame, self.camera, place, self.radius_m)
-            for frame, place in zip(frames, translation, strict=True)
-        ]
-        moving = np.array(share) >= self.config.moving_share
+        moving = np.zeros(len(frames), dtype=bool)
+        if self.background is not None:
+            share = [
+                self.background.moving(frame, self.camera, place, self.radius_m)
+                for frame, place in zip(frames, translation, strict=True)
+            ]
+            moving = np.array(share) >= self.config.moving_share
         least = np.where(moving, self.calibration.min_quality, self.calibration.still_quality)
         credible = plausible(seen, self.radius_m, self.config) & (quality >= least)
         return credible, np.where(credible, quality + self.config.moving_bonus * moving, 0.0)
