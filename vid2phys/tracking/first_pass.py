@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,7 @@ class FrameStore:
 
     Attributes:
         at_once: number of frames that a caller may hold together, a quarter of that memory.
+        is_whole: whether all frames fit, so that any order is fast.
     """
 
     def __init__(self, frames: Frames, width: int, height: int) -> None:
@@ -69,17 +71,20 @@ class FrameStore:
         fitting = int(_IN_MEMORY_BYTES // (3 * width * height))
         self._span = len(frames) if len(frames) <= fitting else max(1, min(_CHUNK, fitting // 2))
         self.at_once = max(1, fitting // 4)
+        self.is_whole = self._span == len(frames)
         self._in_memory: list[Image] = []
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def __getitem__(self, index: int) -> Image:
-        if not self._start <= index < self._start + len(self._in_memory):
-            self._start, self._in_memory = index // self._span * self._span, []  # never two chunks
-            stop = min(self._start + self._span, len(self))
-            self._in_memory = list(self._frames.at(range(self._start, stop)))
-        return self._in_memory[index - self._start]
+        with self._lock:
+            if not self._start <= index < self._start + len(self._in_memory):
+                self._start, self._in_memory = index // self._span * self._span, []  # never two chunks
+                stop = min(self._start + self._span, len(self))
+                self._in_memory = list(self._frames.at(range(self._start, stop)))
+            return self._in_memory[index - self._start]
 
     @cached_property
     def background(self) -> Background:

@@ -11,6 +11,7 @@ Limits: the body must be foreground in some frames: it moves before a static cam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,7 +28,6 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, offsets
-from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes
@@ -105,23 +105,29 @@ def track_mesh(
         config: settings.
 
     Raises:
-        InputError: when the body is found in no frame.
+        InputError: when the camera moves, nothing moves, or the body is found in no frame.
     """
+    if camera.moves:
+        got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
+        raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     frames = FrameStore(clip.frames, clip.width, clip.height)
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, progress, config)
     with one_thread():
         found = tracker.run()
     good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
     track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
+    if not tracker.moved:
+        got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
+        raise InputError(got, "a body that moves before a static camera", "film it in motion, or train a model")
     if not len(good):
         raise InputError(
-            f"no foreground of '{clip.name}' has the shape of the mesh '{mesh.name}' in any of {len(found)} frames",
-            "a body that moves before a static camera",
-            "check the mesh and its unit, or film the body in motion",
+            f"nothing that moves in '{clip.name}' has the shape of the mesh '{mesh.name}' in any frame",
+            "a clip of the body of the mesh",
+            "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
     fits = [fit for i in good if (fit := found[i]) is not None]
     poses = Pose.stack([fit.pose for fit in fits])
-    std = np.array([_std(fit, calibration) for fit in fits])
+    std = np.array([_std(fit) for fit in fits])
     rows = np.zeros(len(fits))
     estimate = PoseEstimate(
         poses, std[..., None] ** 2 * np.eye(6), rows, rows, np.zeros((len(fits), len(shape.points_body)), dtype=bool)
@@ -141,11 +147,11 @@ def track_mesh(
     ).clocked()
 
 
-def _std(fit: Fit, calibration: Calibration) -> Array:
+def _std(fit: Fit) -> Array:
     """Return the standard deviations [6] of a fitted pose, in its local coordinates."""
     if fit.contour is None:
         return np.array(SilhouetteFitConfig().contour_std)
-    return np.asarray(np.sqrt(np.diag(fit.contour.covariance)) * np.array(calibration.contour_scale))
+    return np.asarray(np.sqrt(np.diag(fit.contour.covariance)))
 
 
 @dataclass(frozen=True)
@@ -176,15 +182,17 @@ class MeshTracker:
         shape: symmetry of the body.
         progress: receives the share of the work that is done.
         config: settings.
+        moved: whether anything was foreground in any frame that was searched.
     """
 
-    frames: Indexed
+    frames: FrameStore
     times_s: Array
     camera: Camera
     mesh: Mesh
     shape: Shape
     progress: Callable[[float], None] | None = None
     config: MeshTrackerConfig = DEFAULTS
+    moved: bool = False
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
@@ -193,6 +201,8 @@ class MeshTracker:
         self.foreground = Foreground.of(self.frames)
         self.evidence = np.zeros(len(self.shape.rotations))
         anchors = self._teach()
+        if not anchors:
+            return [None] * len(self.frames)
         self._report(0.3)
         found = self._joined(self._followed(anchors))
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
@@ -213,13 +223,18 @@ class MeshTracker:
         for share in self.config.taught_shares:
             found = {i: fits for i, fits in self._searched(rows).items() if fits}
             ranked = sorted(found, key=lambda i: -found[i][0].overlap)
-            self._learn({i: found[i][0] for i in ranked[: max(1, int(share * len(ranked)))]})
+            self._learn({i: found[i][0] for i in ranked[: math.ceil(share * len(ranked))]})
         return found
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames."""
-        found = side_by_side(lambda i: detect(self.silhouettes, self._seen(i)), rows)
-        return dict(zip(rows, found, strict=True))
+
+        def search(i: int) -> list[Fit]:
+            seen = self._seen(i)
+            self.moved |= bool((seen.log_ratio > 0.0).any())
+            return detect(self.silhouettes, seen)
+
+        return dict(zip(rows, side_by_side(search, rows), strict=True))
 
     def _seen(self, i: int) -> FrameForeground:
         frame = self.frames[i]
@@ -258,7 +273,7 @@ class MeshTracker:
         if not anchors:
             return found
         ways = [range(count), range(count - 1, -1, -1)]
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2 if self.frames.is_whole else 1) as pool:
             for way, fits in zip(ways, pool.map(lambda way: list(self._follow(way, anchors)), ways), strict=True):
                 for i, own in zip(way, fits, strict=True):
                     found[i] += own

@@ -74,7 +74,7 @@ class Fit:
         pose: camera_from_body.
         nats: how well the pose explains the frame: foreground, contour and creases.
         overlap: intersection over union of silhouette and foreground, 0..1.
-        contour: the fit of the contour cue; None where it found too few edges.
+        contour: the fit of the contour cue at this pose or close to it; None where it found too few edges.
     """
 
     pose: Pose
@@ -161,7 +161,7 @@ class FrameForeground:
         """Return the pose that the contour cue finds from an aligned pose, with its evidence."""
         prior = np.diag(np.array(self.config.contour_std) ** -2.0)
         contour = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior, config=self.contour_config)
-        found = [self.judged(pose, None)]
+        found = [self.judged(pose, contour)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))
         best = max(found, key=lambda fit: fit.nats)
