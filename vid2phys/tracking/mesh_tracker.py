@@ -197,7 +197,7 @@ class MeshTracker:
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
         self.solid = Solid.of(self.mesh)
-        self.silhouettes = Silhouettes.of(self.mesh)
+        self.silhouettes = Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
         self.foreground = Foreground.of(self.frames)
         self.evidence = np.zeros(len(self.shape.rotations))
         anchors = self._teach()

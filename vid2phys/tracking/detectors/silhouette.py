@@ -46,8 +46,8 @@ class SilhouetteConfig:
     """Sizes of a region that are tried, as factors: shadows add to it, and unseen parts lack."""
     shifts: tuple[float, ...] = (-0.12, 0.0, 0.12)
     """Shifts of a region's middle that are tried, as shares of the square root of its area."""
-    proposals: int = 70
-    """Number of poses that are proposed for a region."""
+    proposals: tuple[float, float] = (10.0, 1.0)
+    """Number of poses that are proposed for a region: the first, plus the second times the root of all drawn ones."""
     apart_rad: float = 0.35
     """Least rotation between two poses of a region, rad."""
 
@@ -75,11 +75,18 @@ class Silhouettes:
     config: SilhouetteConfig = DEFAULTS
 
     @staticmethod
-    def of(mesh: Mesh, config: SilhouetteConfig = DEFAULTS) -> Silhouettes:
-        """Draw the silhouettes of a mesh."""
+    def of(mesh: Mesh, symmetry: Array | None = None, config: SilhouetteConfig = DEFAULTS) -> Silhouettes:
+        """Draw the silhouettes of a mesh.
+
+        symmetry: [G, 3, 3] rotations under which the body looks the same, the identity first; one orientation of each G
+            is drawn.
+        """
         import cv2
 
         rotations = rotation_grid(config.orientations)
+        if symmetry is not None:
+            near = np.einsum("nij,gij->ng", rotations, symmetry)  # traces: how near each element is
+            rotations = rotations[near.argmax(axis=1) == 0]
         distance = config.distance_radii * mesh.radius_m
         vertices, faces = _fewer_faces(mesh, config.max_faces)
         fine = 3 * config.size
@@ -178,12 +185,12 @@ def _of_region(
     scores *= np.array([size**2 for _, size in places]) / config.side**2
     best = scores.argmax(axis=1)
     order = np.argsort(-scores[np.arange(len(scores)), best])
-    chosen: list[int] = []
+    chosen, (few, more) = list[int](), config.proposals
     for n in order[:1000].tolist():
         apart = [np.trace(silhouettes.rotations[n].T @ silhouettes.rotations[m]) for m in chosen]
         if all(trace < 1.0 + 2.0 * np.cos(config.apart_rad) for trace in apart):
             chosen.append(n)
-        if len(chosen) == config.proposals:
+        if len(chosen) >= few + more * np.sqrt(len(order)):
             break
     return [silhouettes.pose(n, camera, *places[best[n]]) for n in chosen]
 
