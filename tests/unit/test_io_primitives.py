@@ -149,7 +149,7 @@ def test_a_file_is_read_as_before() -> None:
     np.testing.assert_array_equal(load_surface(QUAD, units_flag="--body-units").faces, plain.faces)
     with pytest.raises(UsageError, match="no --mesh and no --body"):
         load_body()
-    with pytest.raises(UsageError, match="--body-units mm for ball:d=66mm.*leave --body-units out"):
+    with pytest.raises(UsageError, match=r"--body-units mm for ball:d=66mm.*leave --body-units out"):
         load_surface("ball:d=66mm", "mm", units_flag="--body-units")
 
 
