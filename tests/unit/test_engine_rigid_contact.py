@@ -239,10 +239,10 @@ def test_what_is_no_solid_ball_is_no_sphere() -> None:
     for solid in (trimesh.creation.icosphere(2, 0.1), trimesh.creation.box((0.1,) * 3), hollow):
         faces = np.asarray(solid.faces)
         assert Sphere.of_mesh(Mesh(np.asarray(solid.vertices), faces, np.zeros(len(faces), dtype=int))) is None
-    off = Mesh(
-        np.asarray(ball.vertices) + [0.3, 0.0, 0.1], np.asarray(ball.faces), np.zeros(len(ball.faces), dtype=int)
+    ball.apply_translation([0.3, 0.0, 0.1])
+    found = Sphere.of_mesh(
+        Mesh(np.asarray(ball.vertices), np.asarray(ball.faces), np.zeros(len(ball.faces), dtype=int))
     )
-    found = Sphere.of_mesh(off)
     assert found is not None
     np.testing.assert_allclose(found.origin, [0.3, 0.0, 0.1], atol=1e-9)
 

@@ -105,7 +105,8 @@ def visible_freedoms(mesh: Mesh) -> int:
     """Return how many of the six degrees of freedom of its pose an image of a mesh shows.
 
     A ball shows its position: 3. A body of revolution hides the rotation about its axis: 5. All others show 6, up to
-    the elements of `find_symmetry`. A texture, and parts that may differ in colour, make a rotation visible.
+    the elements of `find_symmetry`. A texture, and parts that may differ in colour, make a rotation visible. A ball
+    whose colours alone have an axis counts as 6 where that axis is none of the body's.
     """
     color = texture_color(mesh) if mesh.texture is not None else part_color(mesh) if len(mesh.part_names) > 1 else None
     axes = _Search(RotatedSurface(mesh, _centroid(mesh), color), TOLERANCE).axes_of_revolution()
