@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
-_UNSEEN = {  # by the number of degrees of freedom that an image shows
+_HIDDEN = {  # by the number of degrees of freedom that an image shows
     3: "a plain ball shows its position only: its rotation is not seen; spin shows with a pattern or in bounces",
     5: "a plain body of revolution shows five of six degrees of freedom: its rotation about its axis is not seen; spin "
     "about it shows with a pattern or in bounces",
@@ -181,11 +181,11 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
     known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
-    model, unseen = None, None
+    model, hidden = None, None
     if config.observation is None:
-        unseen = _UNSEEN.get(visible_freedoms(mesh))
+        hidden = _HIDDEN.get(visible_freedoms(mesh))
         model = find_model(mesh, config.model, system=config.system, mesh_path=config.shape, units=units, move=move)
-    notes = (*warned, *warned_of_mass, *warned_of_size, *([unseen] if unseen else []), *filmed.notes)
+    notes = (*warned, *warned_of_mass, *warned_of_size, *([hidden] if hidden else []), *filmed.notes)
     return Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
 
 
