@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.visible_freedoms import notes_on_freedoms
 from vid2phys.commands.system_choice import filmed_system, require_mesh
 from vid2phys.errors import InputError, UsageError
 
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
-_HIDDEN = {  # by the number of degrees of freedom that an image shows
-    3: "a plain ball shows its position only: its rotation is not seen; spin shows with a pattern or in bounces",
-    5: "a plain body of revolution shows five of six degrees of freedom: its rotation about its axis is not seen; spin "
-    "about it shows with a pattern or in bounces",
-}
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,10 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
     read = read or read_filmed
     if require_mesh(systems.get(config.system), "identify", given=config.shape is not None):
         return _read_articulated(config, read)
-    return _read_rigid(config, read)
+    inputs = _read_rigid(config, read)
+    if config.observation is not None:  # keypoints may show what the silhouette does not
+        return inputs
+    return replace(inputs, warnings=(*inputs.warnings, *notes_on_freedoms(inputs.mesh)))
 
 
 def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
@@ -170,7 +169,6 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     from vid2phys.io.primitives import load_body
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model_lookup import find_model
-    from vid2phys.risp.shape.symmetry import visible_freedoms
 
     units, move = config.mesh_units, config.mesh_move
     given = _given_values(config)
@@ -181,11 +179,10 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
     known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
-    model, hidden = None, None
+    model = None
     if config.observation is None:
-        hidden = _HIDDEN.get(visible_freedoms(mesh))
         model = find_model(mesh, config.model, system=config.system, mesh_path=config.shape, units=units, move=move)
-    notes = (*warned, *warned_of_mass, *warned_of_size, *([hidden] if hidden else []), *filmed.notes)
+    notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
     return Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
 
 
