@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.identify.visible_freedoms import notes_on_freedoms
 from vid2phys.commands.system_choice import filmed_system, require_mesh
 from vid2phys.errors import InputError, UsageError
 
@@ -82,6 +81,7 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
 
     read: reads camera, pose and frames (default: `read_filmed`). Raises Vid2PhysError.
     """
+    from vid2phys.commands.identify.visible_freedoms import notes_on_freedoms
     from vid2phys.engine import systems
 
     read = read or read_filmed
