@@ -25,7 +25,7 @@ from vid2phys.types import Camera, Clip
 
 ROOT = Path(__file__).resolve().parents[2]
 CAMERA = ROOT / "samples" / "quadrotor" / "camera.yaml"
-CLIP = {"clip": "c.mp4", "camera": "c.yaml", "system": "rigid_contact"}
+CLIP = {"clip": "c.mp4", "camera": "c.yaml", "system": "rigid_contact", "model": "models/any"}
 BALL, CAN, BOX = "ball:d=66mm", "cylinder:d=40mm,h=100mm", "box:120x80x50mm"
 UNSEEN_SPIN = "a plain ball shows its position only: its rotation is not seen; spin shows with a pattern or in bounces"
 
@@ -41,9 +41,12 @@ def filmed(_config: IdentifyConfig, _actions: object) -> Filmed:
 def any_model(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Let any shape have a model; return what is asked of the search for it."""
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(
-        "vid2phys.risp.networks.model_lookup.find_model", lambda mesh, _model, **given: asked.update(given)
-    )
+
+    def find(_mesh: object, _model: object, **given: Any) -> object:
+        asked.update(given)
+        return object()
+
+    monkeypatch.setattr("vid2phys.risp.networks.model_lookup.find_model", find)
     return asked
 
 
