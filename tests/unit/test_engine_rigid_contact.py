@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
 from vid2phys.engine.rollout import linearize, rollout, simulate
-from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
+from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere, from_file
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Mesh
 
@@ -217,6 +217,34 @@ def test_round_meshes_touch_with_some_of_their_vertices() -> None:
     depth = (flattest.face_normals * flattest.triangles_center).sum(axis=1).min()
     assert 0.98 < depth / 0.1 < 1.0
     assert points.volume == pytest.approx(ball.volume)
+
+
+def test_the_mesh_of_a_ball_is_a_sphere() -> None:
+    system = from_file("ball:d=66mm")
+    shape = system.bodies[0]
+    assert isinstance(shape, Sphere)
+    assert shape.radius == pytest.approx(0.033, rel=1e-9)
+    assert system.surface is shape.mesh is not None
+    values = values_of(system, k_e=5e3, k_d=1.0)
+    moving = motion(system, body([0, 0, 0.2]), values, 1e-4, 4000)
+    landing, rising = moving[:, 9].min(), moving[:, 9].max()
+    assert rising / -landing == pytest.approx(system.restitution(values), abs=0.01)
+
+
+def test_what_is_no_solid_ball_is_no_sphere() -> None:
+    ball = trimesh.creation.icosphere(4, 0.1)
+    inside = trimesh.creation.icosphere(4, 0.08)
+    inside.invert()
+    hollow = trimesh.util.concatenate([ball, inside])
+    for solid in (trimesh.creation.icosphere(2, 0.1), trimesh.creation.box((0.1,) * 3), hollow):
+        faces = np.asarray(solid.faces)
+        assert Sphere.of_mesh(Mesh(np.asarray(solid.vertices), faces, np.zeros(len(faces), dtype=int))) is None
+    ball.apply_translation([0.3, 0.0, 0.1])
+    found = Sphere.of_mesh(
+        Mesh(np.asarray(ball.vertices), np.asarray(ball.faces), np.zeros(len(ball.faces), dtype=int))
+    )
+    assert found is not None
+    np.testing.assert_allclose(found.origin, [0.3, 0.0, 0.1], atol=1e-9)
 
 
 def test_rest_states_lie_on_the_planes() -> None:

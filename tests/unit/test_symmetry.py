@@ -1,14 +1,16 @@
 """Symmetry groups of known bodies, and keypoints closed under them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import trimesh
 
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape import rotation_groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
-from vid2phys.risp.shape.symmetry import Symmetry, find_symmetry, surface_points
+from vid2phys.risp.shape.symmetry import Symmetry, find_symmetry, surface_points, visible_freedoms
 from vid2phys.types import Mesh
 
 CRAZYFLIE = Path(__file__).resolve().parents[2].parent / "shared" / "clips" / "quad_log204" / "mesh.obj"
@@ -96,6 +98,58 @@ def test_surface_points_lie_on_the_surface_by_area() -> None:
     ends = np.isclose(np.abs(points[:, 0]), 0.1).mean()
     assert ends == pytest.approx(0.02 / 0.1, abs=0.01)
     assert faces.shape == (4000,)
+
+
+def parted(solid: Any, part: Any = None) -> Mesh:
+    """Return a solid of trimesh as a mesh, its faces in two parts where `part` [F] says so."""
+    faces = np.asarray(solid.faces, dtype=np.int64)
+    if part is None:
+        return Mesh(np.asarray(solid.vertices), faces, np.zeros(len(faces), dtype=np.int64))
+    return Mesh(np.asarray(solid.vertices), faces, np.asarray(part, dtype=np.int64), ("a", "b"))
+
+
+def shown(name: str) -> Mesh:
+    """Return a body anywhere in its axes; its name begins with what it is."""
+    make, kind = trimesh.creation, name.split()[0]
+    if kind in ("box", "cube", "quadrotor"):
+        size = (0.12, 0.08, 0.05) if kind == "box" else (0.05,) * 3
+        return star(4) if kind == "quadrotor" else box(size, (0.1, 0, 0), 0.3)
+    # The two moments of the isotropic cylinder agree, so that its axis is no principal axis of its own.
+    height = {"can": 0.1, "isotropic": 0.03464, "coin": 0.002}.get(kind, 0.1)
+    solids = {
+        "ball": lambda: make.icosphere(4, 0.05),
+        "coarse": lambda: make.icosphere(2, 0.05),
+        "globe": lambda: make.uv_sphere(0.05),
+        "cone": lambda: make.cone(0.02, 0.06),
+        "ring": lambda: make.torus(0.05, 0.015),
+        "nut": lambda: make.cylinder(0.02, 0.02, sections=6),
+        "mug": lambda: trimesh.util.concatenate([make.cylinder(0.04, 0.1), box_of(0.05)]),
+    }
+    solid = solids.get(kind, lambda: make.cylinder(0.02, height, sections=96))()
+    part = None
+    if "lids" in name:
+        part = np.abs(solid.face_normals[:, 2]) > 0.5
+    elif "patches" in name:
+        part = (solid.triangles_center[:, 0] > 0) ^ (solid.triangles_center[:, 1] > 0)
+    place = trimesh.transformations.random_rotation_matrix(np.array([0.2, 0.5, 0.7]))
+    place[:3, 3] = 0.1, -0.2, 0.05
+    return parted(solid.apply_transform(place), part)
+
+
+def box_of(at: float) -> Any:
+    return trimesh.creation.box((0.03, 0.01, 0.05)).apply_translation([at, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "freedoms"),
+    [
+        *((name, 3) for name in ("ball", "coarse ball", "globe")),
+        *((name, 5) for name in ("can", "isotropic", "coin", "cone", "ring", "can with lids")),
+        *((name, 6) for name in ("box", "cube", "quadrotor", "nut", "mug", "ball of patches")),
+    ],
+)
+def test_an_image_shows_so_many_degrees_of_freedom(name: str, freedoms: int) -> None:
+    assert visible_freedoms(shown(name)) == freedoms
 
 
 @pytest.mark.shared

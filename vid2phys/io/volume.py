@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.io.files import require_file
-from vid2phys.io.mesh import UNITS_M, check_size, load_mesh
+from vid2phys.io.mesh import UNITS_M, check_size
+from vid2phys.io.primitives import is_primitive, load_surface
 from vid2phys.types import Array
 
 Indices = NDArray[np.int64]
@@ -42,7 +43,7 @@ class Volume:
 
 
 def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body-units") -> Volume:
-    """Return a mesh of tets, in metres, from a file in a format of `_FORMATS`.
+    """Return a mesh of tets, in metres, from a file in a format of `_FORMATS` or from a primitive.
 
     Tets that are all left-handed are of another convention, and their corners are swapped. Of tets of higher order the
     corners are kept. Vertices that are no corner are dropped, with a warning. A surface (STL, OBJ ..., or a file
@@ -50,7 +51,7 @@ def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body
     diagonal.
 
     Args:
-        path: of the file.
+        path: of the file, or a primitive, which is filled as a surface is.
         units: of the file (m, cm, mm, in, ft).
         units_flag: the option that sets the units, for errors.
 
@@ -61,9 +62,9 @@ def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
-    path = require_file(path, _A_VOLUME)
-    if path.suffix.lower() in _SURFACES:
-        mesh = load_mesh(path, units, units_flag=units_flag)
+    path = Path(path) if is_primitive(path) else require_file(path, _A_VOLUME)
+    if is_primitive(path) or path.suffix.lower() in _SURFACES:
+        mesh = load_surface(path, units, units_flag=units_flag)
         vertices, tets = _fill(path, mesh.vertices, mesh.faces)
     else:
         found = _read(path)

@@ -113,12 +113,16 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
 
     read: reads camera, pose and frames (default: `read_filmed`). Raises Vid2PhysError.
     """
+    from vid2phys.commands.identify.visible_freedoms import notes_on_freedoms
     from vid2phys.engine import systems
 
     read = read or read_filmed
     if require_mesh(systems.get(config.system), "identify", given=config.shape is not None):
         return _read_articulated(config, read)
-    return _read_rigid(config, read)
+    inputs = _read_rigid(config, read)
+    if config.observation is not None:  # keypoints may show what the silhouette does not
+        return inputs
+    return replace(inputs, warnings=(*inputs.warnings, *notes_on_freedoms(inputs.mesh)))
 
 
 def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:

@@ -16,6 +16,7 @@ _FLAT = 1e-6  # points this near to a face, as a share of the body's reach, lie 
 _ROUND = 1e-6  # of the reach squared: products of inertia per mass below this are rounding
 _SHARP = 1e-4  # rad that the angles about a corner are short of 2 pi: less is a point of a face or edge, rounded
 _NO_VOLUME = 1e-9  # of the cube of the size
+_BALL = 5e-3  # of the radius: facets of a ball lie this deep
 _STIFFEST = 24  # faces of a hull that are kept for the longest step
 
 
@@ -54,6 +55,22 @@ class Sphere(Shape):
         self.points, self.radius = np.zeros((1, 3)), float(radius)
         self.volume = 4.0 / 3.0 * np.pi * self.radius**3
         self.inertia_per_mass = np.full(3, 0.4 * self.radius**2)
+
+    @classmethod
+    def of_mesh(cls, mesh: Mesh) -> Sphere | None:
+        """Return a ball of a mesh's volume, None for a mesh that is no solid ball to within `_BALL` of its radius."""
+        from vid2phys.io.mesh import mass_properties
+
+        hull = _convex_hull(mesh.vertices)
+        center, corners = np.asarray(hull.center_mass), np.asarray(hull.vertices)
+        depth = (hull.face_normals * (hull.triangles_center - center)).sum(axis=1).min()
+        if depth < (1.0 - _BALL) * np.linalg.norm(corners - center, axis=1).max():
+            return None
+        if mass_properties(mesh).volume < (1.0 - _BALL) * hull.volume:
+            return None
+        body = cls(float(np.cbrt(0.75 * hull.volume / np.pi)))
+        body.origin, body.mesh = center, mesh
+        return body
 
     def faces(self) -> list[tuple[Array, Array]]:
         """See `Shape.faces`: one along each axis, since moments of inertia may differ."""

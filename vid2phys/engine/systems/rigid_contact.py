@@ -287,13 +287,15 @@ def from_file(path: str | Path, units: str = "m") -> RigidContact:
     """Return a body of uniform density by a mesh of its surface (OBJ, STL, PLY ...) or a primitive, on the ground.
 
     Its state is that of its centre of mass and principal axes; it starts as its file has it, lifted onto the ground.
-    It touches with the corners of its convex hull, 256 of them at most (`Points.of_mesh`). Mass and contact are those
-    of RISP's cube at the body's size: its density, and forces that, time being measured in units of sqrt(size), move
-    the body as the cube. A mesh that is not closed has the mass properties of its convex hull, with a warning.
+    It touches with the corners of its convex hull, 256 of them at most (`Points.of_mesh`); a ball touches as a
+    `Sphere`. Mass and contact are those of RISP's cube at the body's size: its density, and forces that, time being
+    measured in units of sqrt(size), move the body as the cube. A mesh that is not closed has the mass properties of its
+    convex hull, with a warning.
     """
     from vid2phys.io.primitives import load_surface
 
-    shape = Points.of_mesh(load_surface(path, units, units_flag="--body-units"), most=_MOST_POINTS)
+    mesh = load_surface(path, units, units_flag="--body-units")
+    shape = Sphere.of_mesh(mesh) or Points.of_mesh(mesh, most=_MOST_POINTS)
     volumes = shape.volume / RISP_CUBE.side_m**3
     stiffer, more_damped = volumes ** (2.0 / 3.0), volumes ** (5.0 / 6.0)
     contact = {"k_e": stiffer * RISP_CUBE.k_e, "k_d": more_damped * RISP_CUBE.k_d, "k_f": more_damped * RISP_CUBE.k_f}

@@ -55,6 +55,12 @@ def texture_color(mesh: Mesh) -> SurfaceColor:
     return color
 
 
+def part_color(mesh: Mesh) -> SurfaceColor:
+    """Return a colour for each part of a mesh, different from those of the others: parts may differ in colour."""
+    colors = np.random.default_rng(0).random((len(mesh.part_names), 3))
+    return lambda _points, faces: colors[mesh.part[faces]]
+
+
 class RotatedSurface:
     """The difference of a surface from itself after a rotation about `center`, in body radii."""
 

@@ -9,6 +9,7 @@ centroid. The origin stays where the body is as symmetric about it. Axes come fr
 iterated closest points (Besl and McKay 1992); pairs of axes give the finite groups that are tried.
 
 Limits: a body of revolution gets 12 rotations, a ball the 60 of the icosahedron. No image shows the difference.
+`visible_freedoms` tells such bodies from others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from vid2phys.engine.pose_geometry import rotation_grid
 from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.io.faces import face_areas
 from vid2phys.risp.shape import rotation_groups
-from vid2phys.risp.shape.surface import RotatedSurface, SurfaceColor, surface_points, texture_color
+from vid2phys.risp.shape.surface import RotatedSurface, SurfaceColor, part_color, surface_points, texture_color
 from vid2phys.types import Array, Mesh
 
 TOLERANCE = 0.04
@@ -35,6 +36,7 @@ _MOST_NEAR = 6  # largest order of rotations that are not exact
 _CLOSE = 0.006  # mismatch of an exact rotation about a slightly wrong axis
 _ROUGH = 0.01  # error of the distance field
 _PARALLEL = np.deg2rad(3.0)
+_APART = np.deg2rad(20.0)  # axes of revolution closer than this are one axis, found inexactly
 _GRID, _STARTS, _STEPS, _PROBES = 4096, 96, 10, 250
 _MOST_AXES = 24
 
@@ -97,6 +99,20 @@ def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceCol
         if other.order > best.order:
             return other
     return best
+
+
+def visible_freedoms(mesh: Mesh) -> int:
+    """Return how many of the six degrees of freedom of its pose an image of a mesh shows.
+
+    A ball shows its position: 3. A body of revolution hides the rotation about its axis: 5. All others show 6, up to
+    the elements of `find_symmetry`. A texture, and parts that may differ in colour, make a rotation visible. A ball
+    whose colours alone have an axis counts as 6 where that axis is none of the body's.
+    """
+    color = texture_color(mesh) if mesh.texture is not None else part_color(mesh) if len(mesh.part_names) > 1 else None
+    axes = _Search(RotatedSurface(mesh, _centroid(mesh), color), TOLERANCE).axes_of_revolution()
+    if not axes:
+        return 6
+    return 5 if all(abs(float(axis @ axes[0])) > np.cos(_APART) for axis in axes) else 3
 
 
 def _centroid(mesh: Mesh) -> Array:
@@ -169,8 +185,7 @@ class _Search:
 
     def _spins(self, axis: Array) -> list[_Spin]:
         """Return the largest orders of an axis: by the tolerance, and by the accuracy of the axis."""
-        rough = self.surface.roughly(matrix_from_rotvec(_GENERIC_ANGLES[:, None] * axis))
-        if rough.max() < _AXIAL + _ROUGH and all(self._mismatch(axis, angle) < _AXIAL for angle in _GENERIC_ANGLES):
+        if self._is_axial(axis):
             return [_Spin(axis, AXIAL_ORDER, True)]
         angles = 2.0 * np.pi / np.array(_ORDERS)
         rough = self.surface.roughly(matrix_from_rotvec(angles[:, None] * axis))
@@ -179,6 +194,17 @@ class _Search:
         close = [n for n, m in mismatch.items() if m < _CLOSE]
         near = [n for n, m in mismatch.items() if m < self.tolerance and n <= _MOST_NEAR]
         return [_Spin(axis, n, False) for n in sorted({*close[:1], *near[:1]})]
+
+    def axes_of_revolution(self) -> list[Array]:
+        """Return the axes [3] about which any rotation fits."""
+        return [axis for axis in self._axes() if self._is_axial(axis)]
+
+    def _is_axial(self, axis: Array) -> bool:
+        """Return whether rotations by any angle about an axis fit."""
+        rough = self.surface.roughly(matrix_from_rotvec(_GENERIC_ANGLES[:, None] * axis))
+        if rough.max() >= _AXIAL + _ROUGH:
+            return False
+        return all(self._mismatch(axis, angle) < _AXIAL for angle in _GENERIC_ANGLES)
 
     def _mismatch(self, axis: Array, angle: float) -> float:
         return self.surface.mismatch(matrix_from_rotvec(angle * axis))
@@ -261,4 +287,13 @@ def _shapes(a: _Spin, b: _Spin) -> list[tuple[Array, Array]]:
     return shapes
 
 
-__all__ = ["AXIAL_ORDER", "EXACT", "TOLERANCE", "SurfaceColor", "Symmetry", "find_symmetry", "surface_points"]
+__all__ = [
+    "AXIAL_ORDER",
+    "EXACT",
+    "TOLERANCE",
+    "SurfaceColor",
+    "Symmetry",
+    "find_symmetry",
+    "surface_points",
+    "visible_freedoms",
+]
