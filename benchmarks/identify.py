@@ -1,10 +1,10 @@
 """identify and evaluate on the sample, on recorded flights and on recorded tosses: accuracy, wall time, memory.
 
-    python -m benchmarks.identify --json FILE [--quick] [--markdown]
+    python -m benchmarks.identify --json FILE [--quick | --untrained] [--markdown]
 
 Each case runs `vid2phys identify` in a process of its own, so its seconds hold the imports and its memory is its own.
 Clips named quad_* and cube_* in ../shared/clips are used when they are there; a plain cube is judged up to its turns.
-`--quick` runs the sample's first case alone.
+`--quick` runs the sample's first case alone. `--untrained` runs all clips of single bodies with `--model none`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ POSE_METRICS = {
     "rotation_median_deg": "deg",
     "rotation_median_deg_up_to_symmetry": "deg",
     "rotation_rmse_deg": "deg",
+    "within_5cm_5deg_fraction": "1",
     "frames_tracked_fraction": "1",
     "interval_coverage": "1",
 }
@@ -76,6 +77,17 @@ def cases(quick: bool) -> list[Case]:
         found.append(Case(f"{folder.name}, imitation", folder, "mesh.obj", imitation, RECORDED_MASS_KG))
     for folder in sorted(CLIPS.glob("cube_*")):
         found.append(Case(folder.name, folder, "mesh.obj", ("--system", "rigid_contact"), None))
+    return found
+
+
+def untrained_cases() -> list[Case]:
+    """Return the runs without a trained model: the sample, and all clips of a single rigid body."""
+    none = ("--model", "none")
+    found = [Case("sample", SAMPLE, "quad.obj", none, None)]
+    for folder in sorted(CLIPS.glob("*")):
+        if (folder / "mesh.obj").is_file():
+            system = () if folder.name.startswith("quad_") else ("--system", "rigid_contact")
+            found.append(Case(folder.name, folder, "mesh.obj", (*none, *system), None))
     return found
 
 
@@ -157,7 +169,7 @@ def flat(rows: list[Row]) -> list[dict[str, Any]]:
     """Return the rows in the form that all tables share."""
     return [
         {
-            "system": "rigid_contact" if row.case.startswith("cube_") else "quadrotor",
+            "system": "quadrotor" if row.case.startswith(("sample", "quad_")) else "rigid_contact",
             "method": "ours",
             "case": row.case,
             "metric": row.metric,
@@ -172,6 +184,7 @@ def flat(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 MARKDOWN = {  # heading -> metric, factor, format
+    "within 5 cm, 5 deg": ("within_5cm_5deg_fraction", 100.0, "{:.0f} %"),
     "tracked": ("frames_tracked_fraction", 100.0, "{:.0f} %"),
     "position RMSE": ("position_rmse_m", 100.0, "{:.1f} cm"),
     "sideways": ("lateral_rmse_m", 1000.0, "{:.1f} mm"),
@@ -205,11 +218,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--quick", action="store_true", help="the sample's first case alone")
+    parser.add_argument("--untrained", action="store_true", help="all clips of single bodies with --model none")
     parser.add_argument("--markdown", action="store_true", help="print the README's table")
     options = parser.parse_args()
     start, rows, failed = time.monotonic(), [], []
     with tempfile.TemporaryDirectory() as work:
-        for case in cases(options.quick):
+        for case in untrained_cases() if options.untrained else cases(options.quick):
             print(case.name, file=sys.stderr, flush=True)
             try:
                 rows += run_case(case, Path(work))

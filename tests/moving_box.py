@@ -13,6 +13,7 @@ from vid2phys.types import Array, Camera, Clip, Mesh
 
 CAMERA = Camera(np.array([[420.0, 0.0, 157.0], [0.0, 420.0, 121.0], [0.0, 0.0, 1.0]]), 320, 240)
 FPS = 60.0
+COLOR = np.array([0.75, 0.25, 0.15])
 _SIDES = np.array([0.06, 0.04, 0.025])
 
 
@@ -40,7 +41,7 @@ def wall(seed: int = 0) -> NDArray[np.float64]:
     return np.asarray(np.clip(0.45 + 0.6 * blotches, 0.05, 0.95))
 
 
-def photograph(mesh: Mesh, pose: Pose, behind: Array, color: Array, seed: int) -> NDArray[np.uint8]:
+def photograph(mesh: Mesh, pose: Pose, behind: Array, seed: int) -> NDArray[np.uint8]:
     """Return a frame [H, W, 3] with the mesh at a pose, its shadow below, and noise."""
     vertices = pose.apply(mesh.vertices)
     shadow = rasterize_camera(vertices + np.array([0.02, 0.05, 0.03]), mesh.faces, CAMERA, 2).coverage[..., None]
@@ -50,14 +51,14 @@ def photograph(mesh: Mesh, pose: Pose, behind: Array, color: Array, seed: int) -
     for k in np.argsort(-vertices[mesh.faces].mean(axis=1)[:, 2]).tolist():
         lit = 0.45 + 0.55 * abs(float(normals[k] @ np.array([0.3, -0.8, -0.52])))
         cover = rasterize_camera(vertices, mesh.faces[k : k + 1], CAMERA, 3).coverage[..., None]
-        image = (1.0 - cover) * image + cover * lit * color
+        image = (1.0 - cover) * image + cover * lit * COLOR
     display = 255.0 * cv2.GaussianBlur(image, (0, 0), 0.6)
     noise = np.random.default_rng(seed).normal(0.0, 2.0, display.shape)
     return np.clip(np.round(display + noise), 0, 255).astype(np.uint8)
 
 
-def box_clip(frames: int = 30, color: tuple[float, float, float] = (0.75, 0.25, 0.15)) -> tuple[Clip, Pose]:
+def box_clip(frames: int = 30) -> tuple[Clip, Pose]:
     """Return a clip of the box and its true poses."""
     mesh, poses, behind = box_mesh(), box_poses(frames), wall()
-    images = np.stack([photograph(mesh, poses[i], behind, np.array(color), i) for i in range(frames)])
+    images = np.stack([photograph(mesh, poses[i], behind, i) for i in range(frames)])
     return Clip(ArrayFrames(images), np.arange(frames) / FPS, CAMERA.width, CAMERA.height, "thrown box"), poses

@@ -48,12 +48,12 @@ def test_an_image_states_it(tmp_path: Path) -> None:
 def test_otherwise_it_is_what_is_usual(tmp_path: Path, tags: dict[str, str]) -> None:
     found = focal_prior(video(tmp_path / "a.mov", tags), CLIP)
     assert found.pixels == pytest.approx(0.85 * WIDTH)
-    assert found.log_std == pytest.approx(0.3)
+    assert found.log_std == pytest.approx(0.4)
 
 
 def test_a_file_that_no_library_opens_has_what_is_usual(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    assert focal_prior(tmp_path / "a.mp4", CLIP).log_std == pytest.approx(0.3)
+    assert focal_prior(tmp_path / "a.mp4", CLIP).log_std == pytest.approx(0.4)
 
 
 def test_the_camera_has_its_centre_in_the_middle() -> None:

@@ -41,6 +41,7 @@ def test_any_branch_of_an_exact_body_is_right(element: int) -> None:
     assert found["rotation_median_deg_up_to_symmetry"] == pytest.approx(0.6, abs=0.3)
     assert found["position_rmse_m"] == pytest.approx(1e-3 * np.sqrt(3.0), rel=0.2)
     assert found["symmetry_turns"] == 24
+    assert found["within_5cm_5deg_fraction"] == 1.0
     assert 0.9 < (found["interval_coverage"] or 0.0) < 0.99
     assert (found["rotation_median_deg"] > 60.0) == (element > 0)
 
@@ -50,6 +51,7 @@ def test_a_label_that_changes_within_the_clip_is_an_error() -> None:
     estimate, _ = read_as(element)
     found = summarize(estimate, (POSITIONS, QUATS, SEEN), symmetry=turns(exact=True))
     assert (found["rotation_rmse_deg_up_to_symmetry"] or 0.0) > 40.0
+    assert found["within_5cm_5deg_fraction"] == pytest.approx((element == 5).mean(), abs=0.35)
 
 
 def test_the_wrong_branch_of_a_near_symmetric_body_counts() -> None:

@@ -36,6 +36,7 @@ _NUMBERS = (
     "rotation_rmse_deg",
     "rotation_rmse_deg_up_to_symmetry",
     "symmetry_turns",
+    "within_5cm_5deg_fraction",
     "rpe_1s_m",
     "interval_coverage",
 )

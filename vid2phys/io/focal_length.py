@@ -4,7 +4,7 @@ Method: phones and cameras state the focal length that gives the same field on f
 diagonal (CIPA DCG-001, 2005): f_px = f_35 * diagonal_px / 43.27 mm. QuickTime files have it under
 `com.apple.quicktime.camera.focal_length.35mm_equivalent`, images under the EXIF tag FocalLengthIn35mmFilm. Otherwise
 the prior is log-normal about 0.85 of the longer side: main cameras of phones have 0.72 (26 mm) in photographs and 0.8
-to 0.95 in videos, which are cropped; webcams 0.7 to 1.0; lenses of 50 mm 1.4.
+to 0.95 in videos, which are cropped; webcams 0.7 to 1.0; lenses of 50 mm 1.4, of 60 mm 1.7.
 
 Limits: the focal length of the whole clip, without zoom. Stabilised videos are cropped by shares that no file states,
 so metadata has an error of 8 %. There is no distortion, and the principal point is in the middle.
@@ -24,7 +24,7 @@ from vid2phys.io.image_files import IMAGE_SUFFIXES, images_in
 from vid2phys.types import Camera, Clip
 
 FILM_DIAGONAL_MM = 43.2666  # of 36 x 24 mm
-_USUAL, _USUAL_STD = 0.85, 0.3  # of the longer side; of the logarithm
+_USUAL, _USUAL_STD = 0.85, 0.4  # of the longer side; of the logarithm
 _STATED_STD = 0.08  # of the logarithm, of a value in metadata
 _POSSIBLE_MM = (5.0, 2000.0)
 _KEYS = re.compile(r"focal_?length.*35_?mm|focallengthin35mm", re.IGNORECASE)

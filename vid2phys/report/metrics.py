@@ -155,6 +155,7 @@ def summarize(
         "rotation_rmse_deg": _rms(labelled),
         "rotation_rmse_deg_up_to_symmetry": None if symmetry is None else _rms(up_to_symmetry),
         "symmetry_turns": None if symmetry is None else len(symmetry.quats),
+        "within_5cm_5deg_fraction": _close(errors["position_m"], up_to_symmetry),
         "rpe_1s_m": _rms(relative_errors(kept, positions, quats, 1.0)[1]),
         "interval_coverage": coverage(kept, std, positions, quats),
     }
@@ -163,6 +164,11 @@ def summarize(
 def _relative(positions: Array, quats: Array, first: NDArray[np.int64], last: NDArray[np.int64]) -> Array:
     """Return the position of the body at `last` in its own axes at `first`."""
     return rotate(quat_conjugate(quats[first]), positions[last] - positions[first])
+
+
+def _close(position_m: Array, rotation_deg: Array) -> float | None:
+    """Return the share of frames within 5 cm and 5 deg (Shotton et al., CVPR 2013)."""
+    return float(((position_m < 0.05) & (rotation_deg < 5.0)).mean()) if len(position_m) else None
 
 
 def _rms(values: Array) -> float | None:

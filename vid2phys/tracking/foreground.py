@@ -46,6 +46,10 @@ class ForegroundConfig:
     """Cost of a pixel of the scene that is neither the background nor its shadow, nats."""
     unknown_nats: float = 2.0
     """Log-likelihood of a body of unknown colours above that of a uniform distribution, nats."""
+    lights: tuple[float, ...] = (0.5, 0.65, 0.8, 1.0)
+    """Brightnesses in which the colours of a texture may appear."""
+    unknown_light_share: float = 0.3
+    """Share of any colour beside those of a texture."""
     uniform_share: float = 0.1
     """Share of the body's pixels that may have any colour."""
     max_nats: float = 4.0
@@ -91,6 +95,11 @@ class Foreground:
         background, noise = _background(samples, used)
         scene = color_density(background.reshape(-1, 3), 0.3)
         return Foreground(samples, rows, background, _floored(noise, config), scene, None, config)
+
+    def knowing(self, colors: Array) -> Foreground:
+        """Return the model of a body whose texture has colours [N, 3] (perceptual, 0..1), in light of any strength."""
+        lit = 255.0 * np.clip(colors[None] * np.array(self.config.lights)[:, None, None], 0.0, 1.0)
+        return replace(self, body=color_density(lit.reshape(-1, 3).astype(np.uint8), self.config.unknown_light_share))
 
     def learned(self, frames: Indexed, silhouettes: Mapping[int, tuple[slice, slice, NDArray[np.bool_]]]) -> Foreground:
         """Return the model after poses were fitted in some frames.

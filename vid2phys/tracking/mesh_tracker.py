@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import make_view
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
@@ -30,12 +32,15 @@ from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, offsets
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.texture import SurfaceTexture, soft_view
+from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
+from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, Mesh
@@ -69,6 +74,10 @@ class MeshTrackerConfig:
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
     candidates: int = 6
     """Largest number of candidates in a frame."""
+    textured_share: float = 0.5
+    """Share of frames that a texture must explain, for it to refine poses and to refuse the other frames."""
+    texture_px: int = 96
+    """Width of the virtual image in which a texture is compared, px."""
     temperature: float = 10.0
     """Factor by which a frame states too much evidence."""
     independent_share: float = 0.5
@@ -111,7 +120,8 @@ def track_mesh(
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     frames = FrameStore(clip.frames, clip.width, clip.height)
-    tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, progress, config)
+    texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
+    tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
     with one_thread():
         found = tracker.run()
     good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
@@ -137,14 +147,20 @@ def track_mesh(
     seen = with_poses(track.observation, good, poses, std, correlation_s, "silhouette", own)
     quality, tracked, element = track.quality.copy(), track.tracked.copy(), track.element.copy()
     quality[good], tracked[good], element[good] = [fit.overlap for fit in fits], True, 0
-    return replace(
+    seen.bearings[good] = project_points(poses, shape.points_body)  # where the body is, for a search by texture
+    found_track = replace(
         track,
         observation=seen,
         poses=track.poses.with_rows(good, estimate),
         tracked=tracked,
         quality=quality,
         element=element,
-    ).clocked()
+    )
+    if texture is not None:
+        refined, explained = refine_texture(frames, camera, mesh, texture, found_track, calibration)
+        if explained.mean() > config.textured_share:
+            found_track = refined.without(refined.tracked & ~explained)
+    return found_track.clocked()
 
 
 def _std(fit: Fit) -> Array:
@@ -179,7 +195,8 @@ class MeshTracker:
         times_s: [T], s.
         camera: of the clip.
         mesh: of the body.
-        shape: symmetry of the body.
+        shape: symmetry of the body's shape.
+        texture: of the mesh, if it has one.
         progress: receives the share of the work that is done.
         config: settings.
         moved: whether anything was foreground in any frame that was searched.
@@ -190,6 +207,7 @@ class MeshTracker:
     camera: Camera
     mesh: Mesh
     shape: Shape
+    texture: SurfaceTexture | None = None
     progress: Callable[[float], None] | None = None
     config: MeshTrackerConfig = DEFAULTS
     moved: bool = False
@@ -199,6 +217,8 @@ class MeshTracker:
         self.solid = Solid.of(self.mesh)
         self.silhouettes = Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
         self.foreground = Foreground.of(self.frames)
+        if self.texture is not None:
+            self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
         self.evidence = np.zeros(len(self.shape.rotations))
         anchors = self._teach()
         if not anchors:
@@ -232,13 +252,30 @@ class MeshTracker:
         def search(i: int) -> list[Fit]:
             seen = self._seen(i)
             self.moved |= bool((seen.log_ratio > 0.0).any())
-            return detect(self.silhouettes, seen)
+            found = detect(self.silhouettes, seen)
+            if self.texture is None:
+                return found
+            return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen, fit).max())
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))
 
     def _seen(self, i: int) -> FrameForeground:
         frame = self.frames[i]
         return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
+
+    def _nats(self, fit: Fit) -> float:
+        """Return the evidence for a fit by foreground and edges, less what they state too much."""
+        return fit.nats / self.config.temperature
+
+    def _texture_nats(self, seen: FrameForeground, fit: Fit) -> Array:
+        """Return the evidence [G] of the texture for a fit under each symmetry element, nats; zeros without texture."""
+        if self.texture is None:
+            return np.zeros(len(self.shape.rotations))
+        place = direction_and_size(fit.pose.translation, self.mesh.radius_m)
+        view = make_view(self.camera, place[0], float(place[1]), self.config.texture_px)
+        shown = self.texture.shown(view, soft_view(seen.frame, self.camera, view, self.texture.config), fit.pose)
+        each = self.texture.element_nats(shown)
+        return each + shown.explained(self.texture.colors[int(np.argmax(each))])[1]
 
     def _learn(self, fits: dict[int, Fit]) -> None:
         shown = {i: mask for i, fit in fits.items() if (mask := self._mask(fit.pose)) is not None}
@@ -349,7 +386,9 @@ class MeshTracker:
         states = np.broadcast_to(np.eye(3), (len(rows), width, order, 3, 3)).copy()
         for n, fits in enumerate(kept):
             for h, fit in enumerate(fits):
-                cost[n, h] = -fit.nats / self.config.temperature
+                cost[n, h] = -self._nats(fit)
+                if self.texture is not None:
+                    cost[n, h] -= self._texture_nats(self._seen(rows[n]), fit)
                 distance[n, h] = np.log(np.linalg.norm(fit.pose.translation))
                 states[n, h] = fit.pose.rotation @ np.swapaxes(self.shape.rotations, -1, -2)
         path = viterbi_path(

@@ -32,8 +32,11 @@ def body_of(mesh: Mesh, symmetry: Symmetry) -> Body:
 
 
 def shape_of(mesh: Mesh, system: str, body: Body | None = None) -> Shape:
-    """Return keypoints and symmetry of a mesh, m; body: those that are known already."""
-    body = body_of(mesh, find_symmetry(mesh)) if body is None else body
+    """Return keypoints and symmetry of a mesh, m; body: those that are known already.
+
+    The symmetry is that of the shape: a texture distinguishes its elements later (`cues.texture`).
+    """
+    body = body_of(mesh, find_symmetry(replace(mesh, texture=None))) if body is None else body
     return Shape(
         system,
         geometry_signature(mesh),
