@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,10 @@ def test_evaluate_finds_the_symmetry_of_a_primitive() -> None:
     assert symmetry is not None
     assert len(symmetry.quats) == 4
     assert evaluate._symmetry({}) is None
+
+
+def test_a_primitive_is_no_quadrotor_unless_told() -> None:
+    ball = IdentifyConfig(clip=Path("a.mp4"), camera=Path("c.yaml"), body="ball:d=66mm")
+    assert ball.with_system().system == "rigid_contact"
+    assert replace(ball, system="rigid_contact").with_system().system == "rigid_contact"
+    assert replace(ball, body=None, mesh=Path("quad.obj")).with_system().system == "quadrotor"

@@ -2,11 +2,11 @@
 
 Some frames are searched (`detectors.silhouette`). The best of them teach the body's colours (`foreground`), and are
 searched again. From these anchors a few hypotheses are followed to the end of the clip and back to its start. In each
-frame all fits are candidates, under every exact symmetry of the body. A Viterbi path joins them by their evidence and
+frame all fits are candidates, under every symmetry element of the body. A Viterbi path joins them by their evidence and
 by how steadily the body rotates. The path teaches colours and background once more, and frames that it explains badly
 are searched with these.
 
-Limits: the body must be foreground in some frames: it moves before a static camera, or the user points at it.
+Limits: the body must move before a static camera. What holds it, such as a hand, is foreground, too.
 """
 
 from __future__ import annotations
@@ -135,20 +135,32 @@ def track_mesh(
             "a clip of the body of the mesh",
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
-    fits = [fit for i in good if (fit := found[i]) is not None]
+    track = _with_fits(track, good, [fit for i in good if (fit := found[i]) is not None], calibration, config)
+    if texture is not None:
+        refined, explained = refine_texture(frames, camera, mesh, texture, track, calibration)
+        if explained.mean() > config.textured_share:
+            track = refined.without(refined.tracked & ~explained)
+    return track.clocked()
+
+
+def _with_fits(
+    track: Track, good: NDArray[np.int64], fits: list[Fit], calibration: Calibration, config: MeshTrackerConfig
+) -> Track:
+    """Return a track in which nothing was found yet, with the fits of the frames `good`."""
+    points_body = track.observation.points_body
     poses = Pose.stack([fit.pose for fit in fits])
-    std = np.array([_std(fit) for fit in fits])
+    std = np.array([_std(fit, calibration) for fit in fits])
     rows = np.zeros(len(fits))
     estimate = PoseEstimate(
-        poses, std[..., None] ** 2 * np.eye(6), rows, rows, np.zeros((len(fits), len(shape.points_body)), dtype=bool)
+        poses, std[..., None] ** 2 * np.eye(6), rows, rows, np.zeros((len(fits), len(points_body)), dtype=bool)
     )
     own = (config.independent_share * std[..., None]) ** 2 * np.eye(6)
     correlation_s = np.array(calibration.contour_correlation_s)
     seen = with_poses(track.observation, good, poses, std, correlation_s, "silhouette", own)
     quality, tracked, element = track.quality.copy(), track.tracked.copy(), track.element.copy()
     quality[good], tracked[good], element[good] = [fit.overlap for fit in fits], True, 0
-    seen.bearings[good] = project_points(poses, shape.points_body)  # where the body is, for a search by texture
-    found_track = replace(
+    seen.bearings[good] = project_points(poses, points_body)  # where the body is, for a search by texture
+    return replace(
         track,
         observation=seen,
         poses=track.poses.with_rows(good, estimate),
@@ -156,18 +168,13 @@ def track_mesh(
         quality=quality,
         element=element,
     )
-    if texture is not None:
-        refined, explained = refine_texture(frames, camera, mesh, texture, found_track, calibration)
-        if explained.mean() > config.textured_share:
-            found_track = refined.without(refined.tracked & ~explained)
-    return found_track.clocked()
 
 
-def _std(fit: Fit) -> Array:
+def _std(fit: Fit, calibration: Calibration) -> Array:
     """Return the standard deviations [6] of a fitted pose, in its local coordinates."""
     if fit.contour is None:
         return np.array(SilhouetteFitConfig().contour_std)
-    return np.asarray(np.sqrt(np.diag(fit.contour.covariance)))
+    return np.asarray(np.sqrt(np.diag(fit.contour.covariance)) * np.array(calibration.contour_scale))
 
 
 @dataclass(frozen=True)
@@ -178,12 +185,12 @@ class Hypothesis:
     before: Pose | None
     evidence: float
 
-    def predictions(self, step: float) -> list[Pose]:
-        """Return poses of the next frame: the motion goes on, or stops. step: frames ahead, as a share of the last."""
+    def predictions(self) -> list[Pose]:
+        """Return poses of the next frame: the motion goes on, or stops."""
         pose = self.fit.pose
         if self.before is None:
             return [pose]
-        return [pose.retract(step * self.before.step_to(pose)), pose]
+        return [pose.retract(self.before.step_to(pose)), pose]
 
 
 @dataclass
@@ -319,10 +326,9 @@ class MeshTracker:
     def _follow(self, way: Sequence[int], anchors: dict[int, list[Fit]]) -> Iterator[list[Fit]]:
         """Yield the fits of each frame in the order of `way`."""
         config, beam, recent, searches = self.config, list[Hypothesis](), list[float](), 0
-        last = way[0]
         for i in way:
             seen = self._seen(i)
-            reached = [each for h in beam if (each := self._advanced(seen, h, i, last)) is not None]
+            reached = [each for h in beam if (each := self._advanced(seen, h)) is not None]
             best = max((h.fit.nats for h in reached), default=-np.inf)
             usual = float(np.median(recent[-15:])) if recent else np.inf
             fresh = list(anchors.get(i, ()))
@@ -333,12 +339,11 @@ class MeshTracker:
             beam = self._distinct(reached)
             if beam:
                 recent.append(beam[0].fit.nats)
-            last = i
             yield [h.fit for h in beam]
 
-    def _advanced(self, seen: FrameForeground, h: Hypothesis, i: int, last: int) -> Hypothesis | None:
+    def _advanced(self, seen: FrameForeground, h: Hypothesis) -> Hypothesis | None:
         """Return a hypothesis in the next frame."""
-        starts = h.predictions(1.0)
+        starts = h.predictions()
         start = starts[int(np.argmax([seen.judged(pose, None).nats for pose in starts]))]
         fit = seen.fitted(start)
         if fit is None or fit.nats < self.config.steady_share * h.fit.nats:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import takes_actions
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, takes_actions
 from vid2phys.errors import UsageError, unknown_name
 
 Paths = Path | tuple[Path, ...]
@@ -109,6 +109,11 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
     def clips(self) -> tuple[Path, ...]:
         """Return the paths of the clips."""
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
+
+    def with_system(self) -> IdentifyConfig:
+        """Return the config with the system of a primitive: it has no rotors, so the default is `rigid_contact`."""
+        is_default = self.body is not None and self.system == DEFAULT_SYSTEM
+        return replace(self, system="rigid_contact") if is_default else self
 
     @property
     def part(self) -> dict[str, float | int | None]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CLOSE_NATS = 30.0  # recorded actions help to choose between hypotheses whose evidence by pixels differs by less
 DOUBTFUL_SHARE = 0.15  # share of frames without support of the image from which on the result is doubtful
 SURE_QUALITY = 0.5  # detections of a lower quality may be of something else
+SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
@@ -356,7 +357,7 @@ def _diagnostics(
             [
                 *inputs.notes,
                 *_support_notes(tracked),
-                *_quality_notes(tracked),
+                *_quality_notes(inputs, tracked),
                 *_hypothesis_notes(ratio),
                 *(doubts_of_motion(problem.observation, residual) if inputs.shape is None else ()),
                 *misfit,
@@ -388,8 +389,13 @@ def _support_notes(tracked: Track) -> list[str]:
     return [doubt(f"{text}; check the mesh and its model, or select the part that shows the object with --from, --to")]
 
 
-def _quality_notes(tracked: Track) -> list[str]:
+def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
+    if inputs.untrained is not None:
+        if quality > SURE_OVERLAP:
+            return []
+        got = f"the silhouette of the mesh and what moves overlap by {quality:.2f} of 1"
+        return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
     if quality > SURE_QUALITY:
         return []
     return [

@@ -61,9 +61,8 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
 
     started = time.perf_counter()
     return_large_blocks()
-    config = replace(
-        config, fit=expand_groups(config.fit), refine=config.refine and "photometric" not in config.without
-    )
+    refine = config.refine and "photometric" not in config.without
+    config = replace(config.with_system(), fit=expand_groups(config.fit), refine=refine)
     configs = config.of_each_clip()
     config.check()
     progress("reading inputs")
