@@ -35,6 +35,7 @@ from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.texture import SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
+from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.hypotheses import TEMPERATURES
@@ -74,6 +75,10 @@ class MeshTrackerConfig:
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
     candidates: int = 6
     """Largest number of candidates in a frame."""
+    feature_frames: int = 64
+    """Number of frames in which the features of a texture are searched."""
+    least_feature_share: float = 0.2
+    """Least share of these in which they must be found."""
     textured_share: float = 0.5
     """Share of frames that a texture must explain, for it to refine poses and to refuse the other frames."""
     texture_px: int = 96
@@ -116,11 +121,15 @@ def track_mesh(
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame.
     """
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
+    if texture is not None:
+        seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)
+        if seen is not None:
+            return seen
     if camera.moves:
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
-    frames = FrameStore(clip.frames, clip.width, clip.height)
-    texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
     with one_thread():
         found = tracker.run()
@@ -135,12 +144,51 @@ def track_mesh(
             "a clip of the body of the mesh",
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
-    track = _with_fits(track, good, [fit for i in good if (fit := found[i]) is not None], calibration, config)
+    fits = [fit for i in good if (fit := found[i]) is not None]
+    track = _with_fits(track, good, fits, calibration, config)
     if texture is not None:
-        refined, explained = refine_texture(frames, camera, mesh, texture, track, calibration)
-        if explained.mean() > config.textured_share:
-            track = refined.without(refined.tracked & ~explained)
+        track = _by_texture(frames, camera, mesh, texture, track, calibration, config) or track
     return track.clocked()
+
+
+def _track_features(
+    frames: FrameStore,
+    times_s: Array,
+    camera: Camera,
+    mesh: Mesh,
+    texture: SurfaceTexture,
+    shape: Shape,
+    calibration: Calibration,
+    config: MeshTrackerConfig,
+) -> Track | None:
+    """Track a textured mesh from frames in which its features are found; None where the texture explains too few."""
+    features = TextureFeatures.of(mesh)
+    if features is None:
+        return None
+    rows = evenly(len(frames), config.feature_frames)
+    found = side_by_side(lambda i: features.detect(frames[i], camera.at(i)), rows.tolist())
+    poses = {i: pose for i, each in zip(rows.tolist(), found, strict=True) if each is not None for pose in each[:1]}
+    if len(poses) < config.least_feature_share * len(rows):
+        return None
+    fits = [Fit(pose, 0.0, 1.0, None) for pose in poses.values()]
+    nothing = Track.of_nothing(times_s, shape.points_body, calibration, np.zeros(len(shape.rotations)))
+    track = _with_fits(nothing, np.array(list(poses)), fits, calibration, config)
+    refined = _by_texture(frames, camera, mesh, texture, track, calibration, config)
+    return None if refined is None else refined.clocked()
+
+
+def _by_texture(
+    frames: FrameStore,
+    camera: Camera,
+    mesh: Mesh,
+    texture: SurfaceTexture,
+    track: Track,
+    calibration: Calibration,
+    config: MeshTrackerConfig,
+) -> Track | None:
+    """Return the track as the texture refines and completes it; None where the texture explains too few frames."""
+    refined, explained = refine_texture(frames, camera, mesh, texture, track, calibration)
+    return refined.without(refined.tracked & ~explained) if explained.mean() > config.textured_share else None
 
 
 def _with_fits(
