@@ -67,6 +67,16 @@ def test_options_paths_and_patterns_of_a_file(tmp_path: Path) -> None:
     assert read[2]["actions"] == (tmp_path / "logs/c.csv").resolve()
 
 
+def test_words_in_place_of_files_are_no_paths(tmp_path: Path) -> None:
+    path = tmp_path / "clips.yaml"
+    path.write_text("clips:\n  - {clip: a.mp4, body: 'ball:d=66mm', camera: auto, model: none}\n")
+    (job,) = read_jobs(path, tmp_path / "out")
+    job.config.parent.mkdir(parents=True)
+    job.config.write_text(job.text)
+    config = read_config(job.config, IdentifyConfig)
+    assert [str(config[name]) for name in ("body", "camera", "model")] == ["ball:d=66mm", "auto", "none"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

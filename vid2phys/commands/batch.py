@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.commands.batch_workers import Ended, Job, on_ray, on_this_machine
-from vid2phys.commands.config import as_yaml, checked, shortened
-from vid2phys.commands.configs import is_auto
+from vid2phys.commands.config import as_yaml, checked, is_word, shortened
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.options import field_types, is_path
 from vid2phys.commands.progress import Progress, silent
@@ -154,7 +153,7 @@ def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
         raise InputError(f"clip {number} of '{path}' has the name '{name}'", "letters, digits, dots and dashes",
                          "give it a `name` that can be a folder's")  # fmt: skip
     for key in field_types(IdentifyConfig):
-        if is_path(IdentifyConfig, key) and isinstance(options.get(key), Path) and not is_auto(options[key]):
+        if is_path(IdentifyConfig, key) and isinstance(options.get(key), Path) and not is_word(options[key]):
             relative = Path(str(options[key]).replace("{stem}", stem))
             options[key] = (path.parent / relative.expanduser()).absolute()
     return Job(name, as_yaml(IdentifyConfig, options), out / "jobs" / f"{name}.yaml", out / name)

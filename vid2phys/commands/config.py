@@ -110,9 +110,14 @@ def _as_paths(value: object) -> object:
     return [Path(str(one)) for one in value] if isinstance(value, list | tuple) else Path(str(value))
 
 
+def is_word(path: Path) -> bool:
+    """Return whether a path is a word in place of a file: a primitive, `--camera auto` or `--model none`."""
+    return is_primitive(path) or is_auto(path) or is_untrained(path)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Path):
-        return str(value if is_primitive(value) or is_auto(value) or is_untrained(value) else value.resolve())
+        return str(value if is_word(value) else value.resolve())
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

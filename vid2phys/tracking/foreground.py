@@ -5,7 +5,8 @@ static camera, the same colour in shadow (same chromaticity, darker), or any col
 its colour histogram, once a pose was fitted in some frames; before that all colours are equally likely. Segmentation
 and pose take turns, as in region-based tracking (Prisacariu and Reid, PWP3D, IJCV 2012).
 
-Limits: a body with the colours of the scene behind it is seen only where the background is known.
+Limits: a static camera. A body with the colours of the scene behind it is seen only where the background is known.
+Frames are taken as large as they are: 31 of them are held in memory.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 
 from vid2phys.indices import evenly
 from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.detectors.network import Image
 from vid2phys.types import Array
 
-Image = NDArray[np.uint8]
 _LEVELS = 256
 _BINS = 16  # bins of a colour histogram in each channel
 _SHIFT = 4  # binary digits of a channel that a bin drops
@@ -70,7 +71,7 @@ class Foreground:
     Attributes:
         samples: [S, H, W, 3] frames from which the background was estimated.
         rows: [S] indices of these frames.
-        background: [H, W, 3], or None for a camera that moves.
+        background: [H, W, 3] of a static camera.
         noise: [H, W] standard deviation of a pixel about its background, grey levels; infinite where the background
             is unknown.
         scene: [4096] log density of the scene's colours.

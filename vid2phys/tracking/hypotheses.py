@@ -24,7 +24,7 @@ from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.geometry import Pose
-from vid2phys.risp.shape.rotation_groups import composition, offsets
+from vid2phys.risp.shape.rotation_groups import composition, under_element
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues, likelihoods
 from vid2phys.tracking.viterbi import viterbi_path
@@ -219,15 +219,13 @@ def cue_evidence(
         cues: cues in use.
     """
     (camera, mesh), (rotations, center) = inputs, symmetry
-    aside = [offsets(rotation, center) for rotation in rotations]
     found = []
     for name, temperature, log_likelihood in likelihoods(cues):
         nats = np.zeros((*poses.cost.shape, len(rotations)))
         for n, h in zip(*np.nonzero(np.isfinite(poses.cost)), strict=True):
             pose = poses.pose[n, h]
             for g, rotation in enumerate(rotations):
-                oriented = pose.rotation @ rotation.T
-                hypothesis = Pose(oriented, pose.translation - oriented @ aside[g])
+                hypothesis = under_element(pose, rotation, center)
                 nats[n, h, g] = log_likelihood(frames[int(indices[n])], camera, mesh, hypothesis)
         found.append(Evidence(name, nats, temperature))
     return found

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import project_points
@@ -29,11 +29,11 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
-from vid2phys.risp.shape.rotation_groups import composition, offsets
+from vid2phys.risp.shape.rotation_groups import composition, under_element
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.texture import SurfaceTexture, soft_view
-from vid2phys.tracking.detectors.network import direction_and_size
+from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.first_pass import FrameStore
@@ -44,7 +44,7 @@ from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFit
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
-from vid2phys.types import Array, Camera, Clip, Mesh
+from vid2phys.types import Array, Camera, Clip, Mesh, with_rows
 
 Mask = tuple[slice, slice, NDArray[np.bool_]]
 
@@ -98,6 +98,7 @@ class MeshTrackerConfig:
 DEFAULTS = MeshTrackerConfig()
 
 
+@one_thread()
 def track_mesh(
     clip: Clip,
     camera: Camera,
@@ -131,8 +132,7 @@ def track_mesh(
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
-    with one_thread():
-        found = tracker.run()
+    found = tracker.run()
     good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
     track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
     if not tracker.moved:
@@ -166,13 +166,12 @@ def _track_features(
     if features is None:
         return None
     rows = evenly(len(frames), config.feature_frames)
-    found = side_by_side(lambda i: features.detect(frames[i], camera.at(i)), rows.tolist())
-    poses = {i: pose for i, each in zip(rows.tolist(), found, strict=True) if each is not None for pose in each[:1]}
-    if len(poses) < config.least_feature_share * len(rows):
+    seen = list(side_by_side(lambda i: features.detect(frames[i], camera.at(i)), rows.tolist()))
+    fits = {int(i): Fit(found[0], 0.0, 1.0, None) for i, found in zip(rows, seen, strict=True) if found is not None}
+    if len(fits) < config.least_feature_share * len(rows):
         return None
-    fits = [Fit(pose, 0.0, 1.0, None) for pose in poses.values()]
     nothing = Track.of_nothing(times_s, shape.points_body, calibration, np.zeros(len(shape.rotations)))
-    track = _with_fits(nothing, np.array(list(poses)), fits, calibration, config)
+    track = _with_fits(nothing, np.array(list(fits)), list(fits.values()), calibration, config)
     refined = _by_texture(frames, camera, mesh, texture, track, calibration, config)
     return None if refined is None else refined.clocked()
 
@@ -205,16 +204,15 @@ def _with_fits(
     own = (config.independent_share * std[..., None]) ** 2 * np.eye(6)
     correlation_s = np.array(calibration.contour_correlation_s)
     seen = with_poses(track.observation, good, poses, std, correlation_s, "silhouette", own)
-    quality, tracked, element = track.quality.copy(), track.tracked.copy(), track.element.copy()
-    quality[good], tracked[good], element[good] = [fit.overlap for fit in fits], True, 0
-    seen.bearings[good] = project_points(poses, points_body)  # where the body is, for a search by texture
+    # keypoints are not seen, but say where the body is: a search by texture needs it
+    bearings = with_rows(seen.bearings, good, project_points(poses, points_body))
     return replace(
         track,
-        observation=seen,
+        observation=replace(seen, bearings=bearings),
         poses=track.poses.with_rows(good, estimate),
-        tracked=tracked,
-        quality=quality,
-        element=element,
+        tracked=with_rows(track.tracked, good, True),
+        quality=with_rows(track.quality, good, np.array([fit.overlap for fit in fits])),
+        element=with_rows(track.element, good, np.zeros(len(good), dtype=np.int64)),
     )
 
 
@@ -255,6 +253,8 @@ class MeshTracker:
         progress: receives the share of the work that is done.
         config: settings.
         moved: whether anything was foreground in any frame that was searched.
+        evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
+        foreground: colours of body and scene, as far as they are learned.
     """
 
     frames: FrameStore
@@ -266,11 +266,21 @@ class MeshTracker:
     progress: Callable[[float], None] | None = None
     config: MeshTrackerConfig = DEFAULTS
     moved: bool = False
+    evidence: Array = field(init=False)
+    foreground: Foreground = field(init=False)
+
+    @cached_property
+    def solid(self) -> Solid:
+        """The mesh and its creases."""
+        return Solid.of(self.mesh)
+
+    @cached_property
+    def silhouettes(self) -> Silhouettes:
+        """The drawn silhouettes of the mesh."""
+        return Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
-        self.solid = Solid.of(self.mesh)
-        self.silhouettes = Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
         self.foreground = Foreground.of(self.frames)
         if self.texture is not None:
             self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
@@ -310,7 +320,7 @@ class MeshTracker:
             found = detect(self.silhouettes, seen)
             if self.texture is None:
                 return found
-            return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen, fit).max())
+            return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))
 
@@ -322,13 +332,13 @@ class MeshTracker:
         """Return the evidence for a fit by foreground and edges, less what they state too much."""
         return fit.nats / self.config.temperature
 
-    def _texture_nats(self, seen: FrameForeground, fit: Fit) -> Array:
+    def _texture_nats(self, frame: Image, fit: Fit) -> Array:
         """Return the evidence [G] of the texture for a fit under each symmetry element, nats; zeros without texture."""
         if self.texture is None:
             return np.zeros(len(self.shape.rotations))
         place = direction_and_size(fit.pose.translation, self.mesh.radius_m)
         view = make_view(self.camera, place[0], float(place[1]), self.config.texture_px)
-        shown = self.texture.shown(view, soft_view(seen.frame, self.camera, view, self.texture.config), fit.pose)
+        shown = self.texture.shown(view, soft_view(frame, self.camera, view, self.texture.config), fit.pose)
         each = self.texture.element_nats(shown)
         return each + shown.explained(self.texture.colors[int(np.argmax(each))])[1]
 
@@ -343,11 +353,9 @@ class MeshTracker:
             return None
         import cv2
 
-        mask = (drawing.nearness > 0.0).astype(np.uint8)
+        mask, to_frame = (drawing.nearness > 0.0).astype(np.uint8), drawing.to_frame(self.camera)
+        slope, offset = to_frame[:, :2], to_frame[:, 2]
         height, width = mask.shape
-        middle = (np.array([0.5 * width, 0.5 * height]) + drawing.corner) / drawing.focal
-        slope = bearing_jacobian_to_pixels(self.camera, middle) / drawing.focal
-        offset = bearings_to_pixels(self.camera, middle) - slope @ np.array([0.5 * width, 0.5 * height])
         corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ slope.T + offset
         low = np.clip(np.floor(corners.min(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
         high = np.clip(np.ceil(corners.max(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
@@ -420,10 +428,8 @@ class MeshTracker:
         return bool((np.abs(a.step_to(self._under(b, g))) < np.array(self.config.same)).all())
 
     def _under(self, pose: Pose, g: int) -> Pose:
-        """Return the pose that looks the same under a symmetry element."""
-        rotation = self.shape.rotations[g]
-        oriented = pose.rotation @ rotation.T
-        return Pose(oriented, pose.translation - oriented @ offsets(rotation, self.shape.center))
+        """Return the pose that looks the same under symmetry element g."""
+        return under_element(pose, self.shape.rotations[g], self.shape.center)
 
     def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:
         """Return the fits along the Viterbi path, each under one symmetry element."""
@@ -439,9 +445,7 @@ class MeshTracker:
         states = np.broadcast_to(np.eye(3), (len(rows), width, order, 3, 3)).copy()
         for n, fits in enumerate(kept):
             for h, fit in enumerate(fits):
-                cost[n, h] = -self._nats(fit)
-                if self.texture is not None:
-                    cost[n, h] -= self._texture_nats(self._seen(rows[n]), fit)
+                cost[n, h] = -self._nats(fit) - self._texture_nats(self.frames[rows[n]], fit)
                 distance[n, h] = np.log(np.linalg.norm(fit.pose.translation))
                 states[n, h] = fit.pose.rotation @ np.swapaxes(self.shape.rotations, -1, -2)
         path = viterbi_path(
@@ -464,7 +468,6 @@ class MeshTracker:
         Elements of a body that is not quite symmetric leave different edges in the frames.
         """
         order = len(self.shape.rotations)
-        self.evidence = np.zeros(order)
         known = [i for i, fit in enumerate(found) if fit is not None]
         if self.shape.exact or order == 1 or not known:
             return found

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR_DEFAULTS
@@ -106,31 +105,22 @@ class FrameForeground:
         """Return the settings of the contour cue."""
         return replace(CONTOUR_DEFAULTS, max_rounds=self.config.contour_rounds)
 
-    def score(self, pose: Pose) -> tuple[float, float]:
-        """Return the evidence of the foreground for a pose, nats, and the overlap of both, 0..1."""
-        drawing = draw(pose.apply(self.solid.mesh.vertices), self.solid.mesh.faces)
-        return (-np.inf, 0.0) if drawing is None else self._score(drawing)
-
     def _score(self, drawing: Drawing) -> tuple[float, float]:
+        """Return the evidence of the foreground for a drawn pose, nats, and the overlap of both, 0..1."""
         import cv2
 
-        mask = drawing.nearness > 0.0
-        height, width = mask.shape
-        middle = (np.array([0.5 * width, 0.5 * height]) + drawing.corner) / drawing.focal
-        slope = bearing_jacobian_to_pixels(self.camera, middle) / drawing.focal
-        offset = bearings_to_pixels(self.camera, middle) - slope @ np.array([0.5 * width, 0.5 * height])
-        to_frame = np.column_stack([slope, offset])
+        mask, to_frame = drawing.nearness > 0.0, drawing.to_frame(self.camera)
         if not np.isfinite(to_frame).all():
             return -np.inf, 0.0
         seen = cv2.warpAffine(
             self.log_ratio,
             to_frame,
-            (width, height),
+            mask.shape[::-1],
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_CONSTANT,
             borderValue=0.0,
         )
-        area_px = abs(float(np.linalg.det(slope)))
+        area_px = abs(float(np.linalg.det(to_frame[:, :2])))
         inside, total = float(seen[mask].sum()), float(np.maximum(seen, 0.0).sum())
         both = float(np.maximum(seen[mask], 0.0).sum())
         most = float(seen.max()) if seen.size else 0.0
@@ -175,7 +165,7 @@ class FrameForeground:
             return Fit(pose, -np.inf, 0.0, contour)
         nats, overlap = self._score(drawing)
         center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
-        edges = Evidence(self.frame, self.camera, self.solid, center, float(radius), False)._edges(vertices, drawing)
+        edges = Evidence(self.frame, self.camera, self.solid, center, float(radius), False).edges(vertices, drawing)
         return Fit(pose, nats + edges, overlap, contour)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.types import Array
 
 _SAME = 1e-6
@@ -81,6 +81,12 @@ def _clean(rotations: Array) -> Array:
 
 
 _THIRD = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # x to y to z
+
+
+def under_element(pose: Pose, rotation: Array, center: Array) -> Pose:
+    """Return the pose in which a body looks the same, by a symmetry element [3, 3] about `center` [3] m."""
+    oriented = pose.rotation @ rotation.T
+    return Pose(oriented, pose.translation - oriented @ offsets(rotation, center))
 
 
 def offsets(rotations: Array, center: Array) -> Array:

@@ -53,12 +53,12 @@ class Evidence:
         vertices: [V, 3] of the mesh in camera axes, m. The value is minus infinity where the mesh has no contour.
         """
         drawing = draw(vertices, self.solid.mesh.faces)
-        return -np.inf if drawing is None else self._edges(vertices, drawing) + self._colors(drawing)
+        return -np.inf if drawing is None else self.edges(vertices, drawing) + self._colors(drawing)
 
     def edge_nats(self, vertices: Array) -> float:
         """Return the share of contour and creases in `nats`."""
         drawing = draw(vertices, self.solid.mesh.faces)
-        return -np.inf if drawing is None else self._edges(vertices, drawing)
+        return -np.inf if drawing is None else self.edges(vertices, drawing)
 
     def color_nats(self, vertices: Array) -> float:
         """Return the share of colours in `nats`, in a fraction of the time."""
@@ -68,7 +68,8 @@ class Evidence:
     def _colors(self, drawing: Drawing) -> float:
         return self.region.evidence(drawing) if self.use_region else 0.0
 
-    def _edges(self, vertices: Array, drawing: Drawing) -> float:
+    def edges(self, vertices: Array, drawing: Drawing) -> float:
+        """Return `edge_nats` of vertices [V, 3] that are drawn already."""
         contour = occluding_contour(drawing, self.camera, self.config)
         if contour is None:
             return -np.inf

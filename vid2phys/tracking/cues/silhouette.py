@@ -12,7 +12,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.types import Array
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.types import Array, Camera
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,14 @@ class Drawing:
     nearness: NDArray[np.float32]
     focal: float
     corner: Array
+
+    def to_frame(self, camera: Camera) -> Array:
+        """Return the affine map [2, 3] from pixels of the drawing to pixels of the frame; the lens is linear here."""
+        height, width = self.nearness.shape
+        middle = np.array([0.5 * width, 0.5 * height])
+        bearing = (middle + self.corner) / self.focal
+        slope = bearing_jacobian_to_pixels(camera, bearing) / self.focal
+        return np.column_stack([slope, bearings_to_pixels(camera, bearing) - slope @ middle])
 
 
 def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = DEFAULTS) -> Drawing | None:
