@@ -61,7 +61,7 @@ def test_what_is_learned_keeps_a_resting_body_in_the_foreground() -> None:
     plain = Foreground.of(images)
     assert (plain.log_ratio(images[-1])[resting] > 0.0).mean() < 0.2
     whole = slice(0, CAMERA.height), slice(0, CAMERA.width)
-    taught = plain.learned(images, {i: (*whole, _mask(poses[i])) for i in (2, 4, 6)})
+    taught = plain.learned({i: (*whole, _mask(poses[i])) for i in (2, 4, 6)})
     assert (taught.log_ratio(images[-1])[resting] > 0.0).mean() > 0.8
 
 
@@ -72,8 +72,34 @@ def test_a_static_thing_of_the_bodys_colours_stays_background(filmed: tuple[Clip
     for image in images:
         image[200:230, 20:70] = red
     whole = slice(0, CAMERA.height), slice(0, CAMERA.width)
-    taught = Foreground.of(images).learned(images, {i: (*whole, _mask(poses[i])) for i in (6, 18, 30)})
+    taught = Foreground.of(images).learned({i: (*whole, _mask(poses[i])) for i in (6, 18, 30)})
     assert (taught.log_ratio(images[18])[202:228, 22:68] > 0.0).mean() < 0.02
+
+
+def test_a_change_of_exposure_is_not_foreground(filmed: tuple[Clip, Pose]) -> None:
+    clip, poses = filmed
+    gains = np.linspace(1.0, 0.5, len(clip.frames))
+    images = [np.rint(gain * image).astype(np.uint8) for gain, image in zip(gains, clip.frames, strict=True)]
+    foreground = Foreground.of(images)
+    for i in (2, 30):
+        ratio, body = foreground.log_ratio(images[i]), _mask(poses[i])
+        assert (ratio[body] > 0.0).mean() > 0.8
+        assert (ratio[~body] > 0.0).mean() < 0.02
+
+
+def test_coloured_shadows_are_learned_beside_the_body(filmed: tuple[Clip, Pose]) -> None:
+    """A shadow of one of two coloured lights has another chromaticity than the ground in light."""
+    clip, poses = filmed
+    images, tint = [image.copy() for image in clip.frames], np.array([0.8, 0.5, 0.3])
+    for k, image in enumerate(images):
+        image[200:230, 5 + 6 * k : 45 + 6 * k] = tint * image[200:230, 5 + 6 * k : 45 + 6 * k]
+    shadow = np.s_[203:227, 5 + 6 * 18 + 3 : 45 + 6 * 18 - 3]
+    plain = Foreground.of(images)
+    assert (plain.log_ratio(images[18])[shadow] > 0.0).mean() > 0.5
+    whole = slice(0, CAMERA.height), slice(0, CAMERA.width)
+    taught = plain.learned({i: (*whole, _mask(poses[i])) for i in plain.rows.tolist()[3:20:4]})
+    assert (taught.log_ratio(images[18])[shadow] > 0.0).mean() < 0.1
+    assert (taught.log_ratio(images[18])[_mask(poses[18])] > 0.0).mean() > 0.9
 
 
 def test_color_density_integrates_to_one() -> None:

@@ -3,7 +3,8 @@
 Each pixel gets a log-likelihood ratio in nats. The scene's side is a normal distribution about the background of a
 static camera, the same colour in shadow (same chromaticity, darker), or any colour of the scene. The body's side is
 its colour histogram, once a pose was fitted in some frames; before that all colours are equally likely. Segmentation
-and pose take turns, as in region-based tracking (Prisacariu and Reid, PWP3D, IJCV 2012).
+and pose take turns, as in region-based tracking (Prisacariu and Reid, PWP3D, IJCV 2012): fitted poses also say what
+changes beside the body, such as shadows in coloured light. Frames are first brought to one exposure.
 
 Limits: a static camera. A body with the colours of the scene behind it is seen only where the background is known.
 Frames are taken as large as they are: 31 of them are held in memory.
@@ -28,6 +29,9 @@ _BINS = 16  # bins of a colour histogram in each channel
 _SHIFT = 4  # binary digits of a channel that a bin drops
 _compiled = numba.njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
 
+Silhouette = tuple[slice, slice, NDArray[np.bool_]]
+"""Rows and columns of a rectangle in a frame, and which of its pixels show the body."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ForegroundConfig:
@@ -51,6 +55,16 @@ class ForegroundConfig:
     """Brightnesses in which the colours of a texture may appear."""
     unknown_light_share: float = 0.3
     """Share of any colour beside those of a texture."""
+    beside_px: float = 3.0
+    """Distance from a silhouette from which on a pixel shows the scene, px."""
+    apart_share: float = 0.75
+    """The same for what changes beside the body, as a share of the body's size: its pose may be wrong."""
+    changed_std: float = 3.0
+    """Distance of a pixel from its background at which it has changed, standard deviations."""
+    patch_px: int = 5
+    """Least width of a patch that changed, px."""
+    rested_std: float = 4.0
+    """Distance of two backgrounds at which they disagree, standard deviations."""
     uniform_share: float = 0.1
     """Share of the body's pixels that may have any colour."""
     max_nats: float = 4.0
@@ -85,6 +99,7 @@ class Foreground:
     noise: NDArray[np.float32]
     scene: Array
     body: Array | None = None
+    changed: Array | None = None
     config: ForegroundConfig = DEFAULTS
 
     @staticmethod
@@ -92,50 +107,72 @@ class Foreground:
         """Return the model of a static camera's clip before any pose is known."""
         rows = evenly(len(frames), config.frames)
         samples = np.stack([frames[int(i)] for i in rows])
-        used = np.ones(samples.shape[:3], dtype=np.bool_)
-        background, noise = _background(samples, used)
+        everywhere = np.ones(samples.shape[:3], dtype=np.bool_)
+        first, _ = _background(samples, everywhere)
+        samples = np.stack([_of_exposure(sample, first) for sample in samples])
+        background, noise = _background(samples, everywhere)
         scene = color_density(background.reshape(-1, 3), 0.3)
-        return Foreground(samples, rows, background, _floored(noise, config), scene, None, config)
+        return Foreground(samples, rows, background, _floored(noise, config), scene, config=config)
 
     def knowing(self, colors: Array) -> Foreground:
         """Return the model of a body whose texture has colours [N, 3] (perceptual, 0..1), in light of any strength."""
         lit = 255.0 * np.clip(colors[None] * np.array(self.config.lights)[:, None, None], 0.0, 1.0)
         return replace(self, body=color_density(lit.reshape(-1, 3).astype(np.uint8), self.config.unknown_light_share))
 
-    def learned(self, frames: Indexed, silhouettes: Mapping[int, tuple[slice, slice, NDArray[np.bool_]]]) -> Foreground:
-        """Return the model after poses were fitted in some frames.
+    def learned(self, silhouettes: Mapping[int, Silhouette]) -> Foreground:
+        """Return the model after poses were fitted in some of the frames `rows`.
 
         Args:
-            frames: of the clip.
-            silhouettes: by frame: rows and columns of a rectangle, and which of its pixels show the body.
+            silhouettes: of the body, by frame.
 
-        The body's colours are those inside the silhouettes. The background is that of frames in which the body is
-        elsewhere; where the body was not found, pixels of its colours do not count.
+        The body's colours are those inside the silhouettes. The background is that of these frames where the body is
+        elsewhere, and of other frames with pixels that do not have the body's colours, unless both disagree: then the
+        body rests there in most frames.
         """
-        inside = [frames[i][rows, columns][mask] for i, (rows, columns, mask) in silhouettes.items()]
+        config = self.config
+        known = {k: silhouettes[i] for k, i in enumerate(self.rows.tolist()) if i in silhouettes}
+        inside = [self.samples[k, rows, columns][mask] for k, (rows, columns, mask) in known.items()]
         colors = np.concatenate(inside) if inside else np.zeros((0, 3), np.uint8)
         if not len(colors):
             return self
-        body = color_density(colors, self.config.uniform_share)
-        used = _other_colors(self.samples, body, self.scene, self.config.body_nats)
-        used |= used.sum(axis=0) < self.config.min_others  # a thing of the body's colours that is always there
-        for k, i in enumerate(self.rows.tolist()):
-            if i in silhouettes:
-                rows, columns, mask = silhouettes[i]
-                used[k] = True
-                used[k, rows, columns] &= ~_grown(mask)
+        body = color_density(colors, config.uniform_share)
+        outside = np.zeros(self.samples.shape[:3], dtype=np.bool_)
+        for k, part in known.items():
+            outside[k] = ~_grown(part, outside.shape[1:], config.beside_px)
+        used = outside | _other_colors(self.samples, body, self.scene, config.body_nats)
+        used |= used.sum(axis=0) < config.min_others  # a thing of the body's colours that is always there
         background, noise = _background(self.samples, used)
-        return replace(self, background=background, noise=_floored(noise, self.config), body=body)
+        noise = _floored(noise, config)
+        elsewhere, _ = _background(self.samples, outside)
+        rested = (outside.sum(axis=0) >= config.min_others) & (
+            _distance(elsewhere, background) > config.rested_std * noise
+        )
+        background[rested] = elsewhere[rested]
+        beside = list[Image]()
+        for k, part in known.items():
+            apart = ~_grown(
+                part, outside.shape[1:], config.apart_share * float(np.ptp(np.nonzero(part[2]), axis=1).max(initial=0))
+            )
+            other = _distance(self.samples[k], background) > config.changed_std * noise
+            beside.append(self.samples[k][_patches(apart & other, config.patch_px)])
+        changed = np.concatenate(beside)
+        share = min(1.0, len(changed) / len(colors))
+        density = color_density(changed, 0.0) + np.log(max(share, 1e-9))
+        return replace(self, background=background, noise=noise, body=body, changed=density)
 
     def log_ratio(self, frame: Image) -> NDArray[np.float32]:
         """Return the log-likelihood ratio [H, W] of body and scene for the pixels of a frame, nats."""
         import cv2
 
         config = self.config
-        unknown = np.full(_BINS**3, config.unknown_nats - 3.0 * np.log(_LEVELS))
-        body = unknown if self.body is None else self.body
+        unknown = config.unknown_nats - 3.0 * np.log(_LEVELS)
+        body = np.full(_BINS**3, unknown) if self.body is None else self.body
         shadow = config.shadow_nats, config.darkest_shadow
-        ratio = _log_ratio(frame, self.background, self.noise, body, self.scene, shadow, config.other_nats)
+        other = self.scene - config.other_nats
+        if self.changed is not None:
+            other = np.maximum(other, self.changed)
+        same = _of_exposure(frame, self.background)
+        ratio = _log_ratio(same, self.background, self.noise, body, (self.scene, other), shadow, unknown)
         most = config.max_nats
         smooth = cv2.blur(np.clip(ratio, -3.0 * most, 3.0 * most), (3, 3))
         return np.asarray(np.clip(smooth, -most, most), dtype=np.float32)
@@ -152,13 +189,42 @@ def color_density(colors: Image, uniform_share: float) -> Array:
     counts = np.bincount(bins, minlength=_BINS**3).astype(float).reshape(_BINS, _BINS, _BINS)
     smooth = gaussian_filter(counts, 0.7, mode="nearest").ravel()
     share = (1.0 - uniform_share) * smooth / max(smooth.sum(), 1e-9) + uniform_share / _BINS**3
-    return np.asarray(np.log(share / (_LEVELS / _BINS) ** 3))
+    return np.asarray(np.log(np.maximum(share, 1e-12) / (_LEVELS / _BINS) ** 3))
 
 
-def _grown(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _of_exposure(frame: Image, background: Image) -> Image:
+    """Return a frame with the exposure of the background: most pixels show it."""
+    part, behind = frame[::4, ::4].reshape(-1, 3), background[::4, ::4].reshape(-1, 3)
+    clear = ((part > 20) & (part < 235) & (behind > 20) & (behind < 235)).all(axis=1)
+    if clear.sum() < 100:
+        return frame
+    gain = np.median(behind[clear].astype(np.float32) / part[clear], axis=0)
+    if np.abs(gain - 1.0).max() < 0.02:
+        return frame
+    return np.asarray(np.clip(np.rint(frame * gain.astype(np.float32)), 0, _LEVELS - 1), dtype=np.uint8)
+
+
+def _distance(frame: Image, background: Image) -> NDArray[np.float32]:
+    """Return the distance [H, W] of colours, grey levels of one channel."""
+    apart = frame.astype(np.float32) - background
+    return np.asarray(np.sqrt(np.mean(apart**2, axis=-1)))
+
+
+def _grown(part: Silhouette, shape: tuple[int, ...], by_px: float) -> NDArray[np.bool_]:
+    """Return the pixels [H, W] at most so far from a silhouette."""
     import cv2
 
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0)
+    rows, columns, mask = part
+    beside = np.ones(shape, dtype=np.uint8)
+    beside[rows, columns] = ~mask
+    return np.asarray(cv2.distanceTransform(beside, cv2.DIST_L2, 5) <= by_px)
+
+
+def _patches(mask: NDArray[np.bool_], size_px: int) -> NDArray[np.bool_]:
+    """Return the pixels [H, W] of a mask that lie in squares of it: noise does not."""
+    import cv2
+
+    return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, np.ones((size_px, size_px))) > 0)
 
 
 def _floored(noise: NDArray[np.float32], config: ForegroundConfig) -> NDArray[np.float32]:
@@ -222,18 +288,24 @@ def _log_ratio(
     background: Image,
     noise: NDArray[np.float32],
     body: Array,
-    scene: Array,
+    scenes: tuple[Array, Array],
     shadow: tuple[float, float],
-    other_nats: float,
+    unknown: float,
 ) -> NDArray[np.float32]:
-    """Return the log-likelihood ratio [H, W] of body and scene; shadow: cost and least brightness."""
+    """Return the log-likelihood ratio [H, W] of body and scene.
+
+    scenes: log density of the scene's colours, and of these before a background that is known.
+    shadow: cost and least brightness.
+    unknown: log density of a body of unknown colours.
+    """
     height, width, _ = frame.shape
+    scene, other = scenes
     shadow_nats, darkest = shadow
     out = np.empty((height, width), np.float32)
     for y in range(height):
         for x in range(width):
             i = (frame[y, x, 0] >> _SHIFT) * _BINS**2 + (frame[y, x, 1] >> _SHIFT) * _BINS + (frame[y, x, 2] >> _SHIFT)
-            likely = scene[i] - other_nats
+            likely = other[i]
             std = noise[y, x]
             if std < np.inf:
                 dot, square = 0.0, 1.0

@@ -37,7 +37,7 @@ from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.foreground import Foreground, Silhouette
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
@@ -45,8 +45,6 @@ from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, Mesh, with_rows
-
-Mask = tuple[slice, slice, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +55,8 @@ class MeshTrackerConfig:
     """Number of frames that are searched for colours and background."""
     taught_shares: tuple[float, ...] = (0.5, 0.8)
     """Share of these, the best ones, that count in each round."""
+    taught_score: float = 0.1
+    """Least evidence times overlap of a fit that counts, as a share of that of the best one."""
     beam: int = 2
     """Number of hypotheses that are followed."""
     beam_share: float = 0.7
@@ -304,11 +304,11 @@ class MeshTracker:
 
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
-        rows, found = evenly(len(self.frames), self.config.taught_frames + 2)[1:-1].tolist(), dict[int, list[Fit]]()
+        known = self.foreground.rows
+        rows, found = known[evenly(len(known), self.config.taught_frames + 2)[1:-1]].tolist(), dict[int, list[Fit]]()
         for share in self.config.taught_shares:
             found = {i: fits for i, fits in self._searched(rows).items() if fits}
-            ranked = sorted(found, key=lambda i: -found[i][0].overlap)
-            self._learn({i: found[i][0] for i in ranked[: math.ceil(share * len(ranked))]})
+            self._learn({i: fits[0] for i, fits in found.items()}, share)
         return found
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
@@ -342,11 +342,15 @@ class MeshTracker:
         each = self.texture.element_nats(shown)
         return each + shown.explained(self.texture.colors[int(np.argmax(each))])[1]
 
-    def _learn(self, fits: dict[int, Fit]) -> None:
-        shown = {i: mask for i, fit in fits.items() if (mask := self._mask(fit.pose)) is not None}
-        self.foreground = self.foreground.learned(self.frames, shown)
+    def _learn(self, fits: dict[int, Fit], share: float = 1.0) -> None:
+        """Learn from the best share of some fits, by frame."""
+        score = {i: fit.overlap * fit.nats for i, fit in fits.items()}
+        ranked = sorted(score, key=lambda i: -score[i])[: math.ceil(share * len(score))]
+        good = [i for i in ranked if score[i] > self.config.taught_score * score[ranked[0]]]
+        shown = {i: mask for i in good if (mask := self._mask(fits[i].pose)) is not None}
+        self.foreground = self.foreground.learned(shown)
 
-    def _mask(self, pose: Pose) -> Mask | None:
+    def _mask(self, pose: Pose) -> Silhouette | None:
         """Return the silhouette of a pose in the frame: rows, columns and pixels."""
         drawing = draw(pose.apply(self.mesh.vertices), self.mesh.faces)
         if drawing is None:
