@@ -93,6 +93,8 @@ class MeshTrackerConfig:
     """Largest evidence of one frame against an element, nats."""
     lost_overlap: float = 0.35
     """Overlap of silhouette and foreground below which a frame is lost."""
+    lost_share: float = 0.4
+    """Evidence of a frame below which it is lost, as a share of that of the clip's good frames."""
 
 
 DEFAULTS = MeshTrackerConfig()
@@ -133,7 +135,7 @@ def track_mesh(
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
     found = tracker.run()
-    good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
+    good = _supported(found, config)
     track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
     if not tracker.moved:
         got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
@@ -146,9 +148,27 @@ def track_mesh(
         )
     fits = [fit for i in good if (fit := found[i]) is not None]
     track = _with_fits(track, good, fits, calibration, config)
+    refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
+    track = replace(track, unsupported=refused.astype(np.int64))
     if texture is not None:
         track = _by_texture(frames, camera, mesh, texture, track, calibration, config) or track
     return track.clocked()
+
+
+def _supported(found: Sequence[Fit | None], config: MeshTrackerConfig) -> NDArray[np.int64]:
+    """Return the frames whose fits have enough evidence, beside that of the clip's good frames.
+
+    Evidence grows with the size of the silhouette. It is compared half way between all distances being one and each
+    being right: a fit to a shadow or to a fragment is far away.
+    """
+    rows = np.array([i for i, fit in enumerate(found) if fit is not None], dtype=np.int64)
+    if not len(rows):
+        return rows
+    fits = [fit for fit in found if fit is not None]
+    support = np.array([fit.nats * np.sqrt(np.linalg.norm(fit.pose.translation)) for fit in fits])
+    overlap = np.array([fit.overlap for fit in fits])
+    least = config.lost_share * np.percentile(support, 80)
+    return np.asarray(rows[(overlap > config.lost_overlap) & (support > max(least, 0.0))])
 
 
 def _track_features(

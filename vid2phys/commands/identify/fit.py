@@ -389,6 +389,18 @@ def _support_notes(tracked: Track) -> list[str]:
     return [doubt(f"{text}; check the mesh and its model, or select the part that shows the object with --from, --to")]
 
 
+def _lost_notes(inputs: Inputs, tracked: Track) -> list[str]:
+    """Return what may be the reason that a body without a model was found in too few frames."""
+    if inputs.untrained is None:
+        return []
+    return [
+        doubt(
+            f"the mesh '{inputs.mesh.name}' explains what moves in too few frames: check that the body of this clip is "
+            "that of the mesh, and at least 20 pixels wide; a --hint shows where it is"
+        )
+    ]
+
+
 def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
@@ -439,6 +451,6 @@ def lost(inputs: Inputs, tracked: Track) -> Result:
             "rms_px": None,
             "loss": None,
             "iterations": 0,
-            "notes": ordered([*inputs.notes, *_support_notes(tracked)]),
+            "notes": ordered([*inputs.notes, *_support_notes(tracked), *_lost_notes(inputs, tracked)]),
         },
     )
