@@ -60,3 +60,29 @@ def test_the_wrong_branch_of_a_near_symmetric_body_counts() -> None:
     assert (found["position_rmse_m"] or 0.0) > 0.01
     assert (found["rotation_median_deg"] or 0.0) > 60.0
     assert found["rotation_median_deg_up_to_symmetry"] == pytest.approx(0.6, abs=0.3)
+
+
+def spun(axis: Array, tilt_deg: float) -> PoseLog:
+    """The true poses with a tilt about body x, after rotations about an axis through CENTER that differ by frame."""
+    spin = quat_from_rotvec(RNG.uniform(-3.0, 3.0, (100, 1)) * axis)
+    quats = quat_multiply(quat_multiply(QUATS, quat_from_rotvec(np.radians([tilt_deg, 0.0, 0.0]))), spin)
+    center = np.broadcast_to(CENTER, POSITIONS.shape)
+    return PoseLog(TIMES, POSITIONS + rotate(QUATS, center) - rotate(quats, center), quats)
+
+
+@pytest.mark.parametrize("tilt_deg", [0.0, 3.0])
+def test_rotation_about_an_axis_of_revolution_is_not_judged(tilt_deg: float) -> None:
+    axis = np.array([0.0, 0.0, 1.0])
+    symmetry = SymmetryGroup(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 3)), True, axis[None], CENTER)
+    found = summarize(spun(axis, tilt_deg), (POSITIONS, QUATS, SEEN), symmetry=symmetry)
+    assert found["rotation_median_deg_up_to_symmetry"] == pytest.approx(tilt_deg, abs=1e-5)
+    assert found["within_5cm_5deg_fraction"] == 1.0
+    assert found["position_rmse_m"] == pytest.approx(0.0, abs=0.03 * np.radians(4.0))
+
+
+def test_rotation_of_a_ball_is_not_judged() -> None:
+    axes = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    symmetry = SymmetryGroup(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 3)), True, axes, CENTER)
+    found = summarize(spun(np.array([0.6, 0.0, 0.8]), 40.0), (POSITIONS, QUATS, SEEN), symmetry=symmetry)
+    assert found["within_5cm_5deg_fraction"] == 1.0
+    assert found["position_rmse_m"] == pytest.approx(0.0, abs=1e-9)

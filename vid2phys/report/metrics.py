@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,16 +50,22 @@ class SymmetryGroup:
     """The rotations that leave the appearance of a body as it is: x -> R x + offset in body axes.
 
     quats: [G, 4], the identity first. offsets: [G, 3] m. exact: whether no image distinguishes them, so that the
-    element by which a clip was labelled is arbitrary.
+    element by which a clip was labelled is arbitrary. axes: [A, 3] of revolution: none, one, or for a ball two of all.
+    center: [3] m, a point on these.
     """
 
     quats: Array
     offsets: Array
     exact: bool
+    axes: Array = field(default_factory=lambda: np.zeros((0, 3)))
+    center: Array = field(default_factory=lambda: np.zeros(3))
 
     def best_for_clip(self, quats: Array, true_quats: Array) -> int:
         """Return the one element that brings the estimate [T, 4] of a whole clip nearest to the truth (mean angle)."""
         turned = quat_multiply(quats[:, None], self.quats[None])
+        if len(self.axes) == 1:  # the angle between axes
+            pointed, true = (rotate(q, np.broadcast_to(self.axes[0], (*q.shape[:-1], 3))) for q in (turned, true_quats))
+            return int(np.argmax((pointed * true[:, None]).sum(axis=-1).mean(axis=0)))
         return int(np.argmin(angle_between(turned, true_quats[:, None]).mean(axis=0)))
 
     def applied(self, index: int, poses: PoseLog) -> PoseLog:
@@ -67,6 +73,21 @@ class SymmetryGroup:
         quats = poses.orientation_quat_wxyz
         positions = poses.positions_m + rotate(quats, np.broadcast_to(self.offsets[index], poses.positions_m.shape))
         return replace(poses, positions_m=positions, orientation_quat_wxyz=quat_multiply(quats, self.quats[index]))
+
+    def of_true_spin(self, poses: PoseLog, true_quats: Array) -> PoseLog:
+        """Return the poses with the rotation that no image shows taken from the truth [T, 4], frame by frame."""
+        if not len(self.axes):
+            return poses
+        quats = poses.orientation_quat_wxyz
+        spin = quat_multiply(quat_conjugate(quats), true_quats)
+        if len(self.axes) == 1:  # of a body of revolution: the part of the rotation about its axis
+            spin = np.concatenate([spin[:, :1], (spin[:, 1:] @ self.axes[0])[:, None] * self.axes[0]], axis=1)
+            norm = np.linalg.norm(spin, axis=1, keepdims=True)
+            spin = np.where(norm > 1e-9, spin / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
+        spun = quat_multiply(quats, spin)
+        center = np.broadcast_to(self.center, poses.positions_m.shape)
+        moved = poses.positions_m + rotate(quats, center) - rotate(spun, center)
+        return replace(poses, positions_m=moved, orientation_quat_wxyz=spun)
 
     def applied_to_std(self, index: int, std: Array) -> Array:
         """Return standard deviations [T, >= 6] with the rotation's, [3:6], along the axes of the rotated body."""
@@ -79,10 +100,11 @@ class SymmetryGroup:
 def symmetry_of(mesh: Mesh) -> SymmetryGroup:
     """Return the symmetry group of a mesh's appearance."""
     from vid2phys.risp.shape.rotation_groups import offsets
-    from vid2phys.risp.shape.symmetry import find_symmetry
+    from vid2phys.risp.shape.symmetry import axes_of_revolution, find_symmetry
 
-    found = find_symmetry(mesh)
-    return SymmetryGroup(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
+    found, axes = find_symmetry(mesh), axes_of_revolution(mesh)
+    quats, moved = quat_from_matrix(found.rotations), offsets(found.rotations, found.center)
+    return SymmetryGroup(quats, moved, found.exact, np.array(axes).reshape(-1, 3), found.center)
 
 
 def relative_errors(estimate: PoseLog, true_positions: Array, true_quats: Array, seconds: float) -> tuple[Array, Array]:
@@ -124,7 +146,8 @@ def summarize(
     """Return the numbers of one alignment, None where one is undefined (no camera, no mesh, a clip under a second).
 
     Numbers up to symmetry use one element of the body's group for the whole clip. An exactly symmetric body is judged
-    up to symmetry in all but `rotation_median_deg` and `rotation_rmse_deg`, which depend on the labels.
+    up to symmetry in all but `rotation_median_deg` and `rotation_rmse_deg`, which depend on the labels. The rotation
+    of a body of revolution about its axis, and all rotation of a ball, is not seen and not judged.
 
     Args:
         estimate: T poses.
@@ -140,7 +163,7 @@ def summarize(
     turned, index = kept, 0
     if symmetry is not None:
         index = symmetry.best_for_clip(kept.orientation_quat_wxyz, quats)
-        turned = symmetry.applied(index, kept)
+        turned = symmetry.of_true_spin(symmetry.applied(index, kept), quats)
     std = None if std is None else std[seen]
     if symmetry is not None and symmetry.exact:
         kept, std = turned, None if std is None else symmetry.applied_to_std(index, std)

@@ -108,11 +108,18 @@ def visible_freedoms(mesh: Mesh) -> int:
     the elements of `find_symmetry`. A texture, and parts that may differ in colour, make a rotation visible. A ball
     whose colours alone have an axis counts as 6 where that axis is none of the body's.
     """
+    return {0: 6, 1: 5}.get(len(axes_of_revolution(mesh)), 3)
+
+
+def axes_of_revolution(mesh: Mesh) -> list[Array]:
+    """Return the axes [3] about which any rotation leaves a mesh as it is: none, one, or for a ball two of all.
+
+    They pass through the centroid of the surface.
+    """
     color = texture_color(mesh) if mesh.texture is not None else part_color(mesh) if len(mesh.part_names) > 1 else None
     axes = _Search(RotatedSurface(mesh, _centroid(mesh), color), TOLERANCE).axes_of_revolution()
-    if not axes:
-        return 6
-    return 5 if all(abs(float(axis @ axes[0])) > np.cos(_APART) for axis in axes) else 3
+    others = [axis for axis in axes if abs(float(axis @ axes[0])) <= np.cos(_APART)]
+    return [*axes[:1], *others[:1]]
 
 
 def _centroid(mesh: Mesh) -> Array:
