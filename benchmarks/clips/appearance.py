@@ -16,7 +16,7 @@ Point = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Surface:
-    """kind: a key of `scene.PATTERNS`. colors: what that pattern mixes. scale_m: period of the pattern."""
+    """kind: a key of `materials.PATTERNS`. colors: what that pattern mixes. scale_m: period of the pattern."""
 
     kind: str = "plain"
     colors: tuple[str, ...] = ("#808080",)
@@ -107,20 +107,28 @@ class Lens:
 class Sensor:
     """shutter: exposure as a share of the frame interval, 0 for none. noise: factor of the usual noise.
 
-    exposure_ev: (time in s, exposure) pairs, linear in between. transform: Blender's name of the tone curve. crf: of
-    the codec.
+    exposure_ev: (time in s, exposure) pairs, linear in between. soft: a tone curve that compresses highlights, as
+    phones have it, instead of clipping. crf: of the codec.
     """
 
     shutter: float = 0.0
     noise: float = 1.0
     exposure_ev: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
-    transform: str = "Standard"
+    soft: bool = False
     crf: int = 18
 
     def exposure(self, time_s: float) -> float:
         """Return the exposure at a time [EV]."""
         times, values = zip(*self.exposure_ev, strict=True)
         return float(np.interp(time_s, times, values))
+
+    def develop(self, light: Array, time_s: float) -> Array:
+        """Return the display level, 0 to 255, of linear light."""
+        light = np.maximum(light, 0.0) * 2.0 ** self.exposure(time_s)
+        if self.soft:
+            light = 1.25 * light / (light + 0.6)  # a Reinhard curve, white at 2.4
+        light = np.clip(light, 0.0, 1.0)
+        return np.asarray(255.0 * np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055))
 
     def noise_sigma(self, level: Array) -> Array:
         """Return the standard deviation of the noise at a level, both in units of 8 bits."""

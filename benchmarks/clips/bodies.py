@@ -91,7 +91,10 @@ def tube(line: Array, radius_m: float, sides: int = 16) -> trimesh.Trimesh:
     after = (column + 1) % sides
     faces = []
     for a in range(0, last, sides):
-        faces += [np.c_[a + column, a + after, a + sides + after], np.c_[a + column, a + sides + after, a + sides + column]]
+        faces += [
+            np.c_[a + column, a + after, a + sides + after],
+            np.c_[a + column, a + sides + after, a + sides + column],
+        ]
     first_end, last_end = np.full(sides, len(vertices) - 2), np.full(sides, len(vertices) - 1)
     faces += [np.c_[first_end, after, column], np.c_[last_end, last + column, last + after]]
     return _outward(trimesh.Trimesh(vertices, np.concatenate(faces)))
@@ -136,7 +139,7 @@ def _l_shape(long: float, short: float, thick: float, height: float) -> list[Par
     for i in range(6):
         j = (i + 1) % 6
         faces += [(i, j, j + 6), (i, j + 6, i + 6)]
-    return [(trimesh.Trimesh(np.concatenate([low, low + [0.0, 0.0, height]]), faces), 0)]
+    return [(trimesh.Trimesh(np.concatenate([low, low + np.array([0.0, 0.0, height])]), faces), 0)]
 
 
 def _mug(diameter: float, height: float, wall: float) -> list[Part]:
@@ -192,9 +195,9 @@ def _quadrotor(span: float) -> list[Part]:
         angle = 0.25 * np.pi + 0.5 * np.pi * i
         place = 0.48 * span * np.array([np.cos(angle), np.sin(angle), 0.0])
         motor = trimesh.creation.cylinder(radius=0.05 * span, height=0.12 * span, sections=24)
-        motor.apply_translation(place + [0.0, 0.0, 0.05 * span])
+        motor.apply_translation(place + np.array([0.0, 0.0, 0.05 * span]))
         disc = trimesh.creation.cylinder(radius=0.21 * span, height=0.012 * span, sections=48)
-        disc.apply_translation(place + [0.0, 0.0, 0.115 * span])
+        disc.apply_translation(place + np.array([0.0, 0.0, 0.115 * span]))
         parts += [(motor, 0), (disc, 2)]
     for side in (-1.0, 1.0):
         skid = trimesh.creation.box((0.4 * span, 0.03 * span, 0.03 * span))

@@ -23,7 +23,7 @@ def silhouette(folder: Path, time_s: float) -> Array:
     camera = yaml.safe_load((folder / "camera.yaml").read_text())
     K = np.array(camera["camera_matrix"]["data"], float).reshape(3, 3)
     pose = np.linalg.inv(np.array(camera["camera_to_world"]["data"], float).reshape(4, 4)) @ _body_pose(folder, time_s)
-    mesh = trimesh.load(folder / "mesh.obj", process=False, force="mesh")
+    mesh: Any = trimesh.load(folder / "mesh.obj", process=False, force="mesh")
     rvec = cv2.Rodrigues(pose[:3, :3])[0]
     pixels = cv2.projectPoints(np.asarray(mesh.vertices), rvec, pose[:3, 3], K, None)[0][:, 0]
     width, height = camera["image_width"], camera["image_height"]

@@ -32,6 +32,16 @@ class Mover:
     surfaces: tuple[Surface, ...]
     motion: Motion
 
+    @property
+    def static(self) -> bool:
+        """Return whether the mesh never moves."""
+        return not np.ptp(self.motion.position, axis=0).any()
+
+    def corners(self) -> Array:
+        """Return the corners [8, 3] m of the box around the mesh."""
+        ends = np.stack([self.vertices.min(axis=0), self.vertices.max(axis=0)])
+        return np.array([[x, y, z] for x in ends[:, 0] for y in ends[:, 1] for z in ends[:, 2]])
+
 
 def companions(moves: Moves, solid: Solid, motion: Motion) -> list[Mover]:
     """Return what holds the body of a motion: nothing, for most motions."""
@@ -96,22 +106,29 @@ def _arm(moves: Release, solid: Solid, motion: Motion) -> list[Mover]:
     held = solid.vertices @ Rotation.from_rotvec(throw.rotvec_rad).as_matrix().T @ hand
     back, low, high = float(held[:, 0].min()), float(held[:, 2].min()), float(held[:, 2].max())
     front = 0.35 * float(held[:, 0].max())
-    palm = np.array([back - 0.045, 0.0, 0.5 * (low + high)])
-    parts = [(capsule(palm - [0, 0.03, 0], palm + [0, 0.03, 0], 0.026), _SKIN, 0.0)]
+    palm = _xyz(back - 0.045, 0.0, 0.5 * (low + high))
+    parts = [(capsule(palm - _xyz(0.0, 0.03, 0.0), palm + _xyz(0.0, 0.03, 0.0), 0.026), _SKIN, 0.0)]
     for y in (-0.03, -0.005, 0.02):
-        knuckle, tip = np.array([back - 0.012, y, high + 0.016]), np.array([front, y, high + 0.012])
-        parts += [(capsule(palm + [0, y, 0], knuckle, 0.011), _SKIN, 1.0), (capsule(knuckle, tip, 0.01), _SKIN, 1.0)]
-    thumb = np.array([back - 0.012, 0.0, low - 0.016])
+        knuckle, tip = _xyz(back - 0.012, y, high + 0.016), _xyz(front, y, high + 0.012)
+        parts += [
+            (capsule(palm + _xyz(0.0, y, 0.0), knuckle, 0.011), _SKIN, 1.0),
+            (capsule(knuckle, tip, 0.01), _SKIN, 1.0),
+        ]
+    thumb = _xyz(back - 0.012, 0.0, low - 0.016)
     parts += [(capsule(palm, thumb, 0.012), _SKIN, -1.0)]
-    parts += [(capsule(thumb, np.array([front, 0.0, low - 0.013]), 0.011), _SKIN, -1.0)]
-    wrist, elbow = palm - [0.06, 0.0, 0.005], palm + [-0.33, 0.0, -0.1]
+    parts += [(capsule(thumb, _xyz(front, 0.0, low - 0.013), 0.011), _SKIN, -1.0)]
+    wrist, elbow = palm + _xyz(-0.06, 0.0, -0.005), palm + _xyz(-0.33, 0.0, -0.1)
     parts += [(capsule(palm, wrist, 0.024), _SKIN, 0.0), (capsule(wrist, elbow, 0.032), _SLEEVE, 0.0)]
-    parts += [(capsule(elbow, elbow + [-0.3, 0.0, 0.12], 0.042), _SLEEVE, 0.0)]
+    parts += [(capsule(elbow, elbow + _xyz(-0.3, 0.0, 0.12), 0.042), _SLEEVE, 0.0)]
     movers = []
     for mesh, surface, opens in parts:
         mesh.vertices = np.asarray(mesh.vertices) @ hand.T
         movers.append(_mover(mesh, surface, _hand_motion(moves, motion, opens)))
     return movers
+
+
+def _xyz(x: float, y: float, z: float) -> Array:
+    return np.array([x, y, z])
 
 
 def _hand_motion(moves: Release, motion: Motion, opens: float) -> Motion:
@@ -128,4 +145,3 @@ def _hand_motion(moves: Release, motion: Motion, opens: float) -> Motion:
     home = -0.25 * np.clip(after - 0.15, 0.0, None) ** 2 * np.array([moves.throw.velocity_m_s[0], 0.0, 1.0])
     place = position + np.array(moves.throw.velocity_m_s) * glide + turned.apply(opening) + home
     return Motion(times, place, continuous(turned.as_quat(scalar_first=True)))
-

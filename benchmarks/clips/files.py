@@ -114,9 +114,10 @@ def truth(spec: Spec, solid: Solid, motion: Motion, check: dict[str, Any], sampl
         "motion_blur": {"shutter_fraction_of_frame": sensor.shutter} if sensor.shutter else None,
         "rolling_shutter": None,
         "appearance": spec.text,
-        "sensor_noise": f"Gaussian, sigma = {sensor.noise:.2f}*sqrt(3.6 + 0.03*I) in 8-bit units, x264 crf {sensor.crf}",
+        "sensor_noise": f"Gaussian, sigma = {sensor.noise:.2f}*sqrt(3.6 + 0.03*I) of 255 levels, x264 crf {sensor.crf}",
         "exposure_ev": [list(pair) for pair in sensor.exposure_ev],
-        "render": f"Blender Cycles, CPU, {samples} samples, OpenImageDenoise, one seed in all frames",
+        "render": f"Blender Cycles, CPU, {samples} samples, OpenImageDenoise. One static image; what moves, and its "
+        "shadows, are rendered anew in every frame; see benchmarks/clips/scene.py",
         "projection_check": check,
         "source": "simulated for this project (no recorded motion)",
         "shape": spec.body.shape,
@@ -151,7 +152,22 @@ def write_readme(file: Path, spec: Spec) -> None:
     )
 
 
-def write_video(file: Path, frames: Iterable[NDArray[np.uint8]], fps: float, size_px: tuple[int, int], crf: int) -> None:
+def write_index(folder: Path) -> None:
+    """Write INDEX.md with one line for each clip of a folder."""
+    lines = ["# Clips by Blender Cycles, made by `python -m benchmarks.clips.make`", ""]
+    lines += ["| clip | split | size | fps | frames | what it is | edges of files and frames agree to |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for file in sorted(folder.glob("*/truth.json")):
+        t = json.loads(file.read_text())
+        size, edge = "x".join(map(str, t["image_size"])), t["projection_check"]["max_edge"]
+        cells = (t["clip"], t["split"], size, f"{t['fps']:g}", str(t["frames"]), t["appearance"], f"{edge} px")
+        lines.append(f"| {' | '.join(cells)} |")
+    (folder / "INDEX.md").write_text("\n".join(lines) + "\n")
+
+
+def write_video(
+    file: Path, frames: Iterable[NDArray[np.uint8]], fps: float, size_px: tuple[int, int], crf: int
+) -> None:
     """Write RGB frames [H, W, 3] as H.264 in an MP4 file."""
     import av
 

@@ -5,7 +5,8 @@
     python -m benchmarks.clips.make --plan          # sizes and places in the frames, without rendering
 
 Each clip gets a folder with clip.mp4, mesh.obj, camera.yaml, mocap.csv, truth.json and overlay.png, which shows the
-projected mesh on three frames. `table.py` has a row for each clip; all that is random follows from its seeds.
+projected mesh on three frames; INDEX.md lists the clips. A folder that exists is kept as it is. `table.py` has a row
+for each clip; all that is random follows from its seeds.
 
 Needs `pip install bpy==5.0.1 mujoco trimesh scipy opencv-python-headless av pyyaml`, with Python 3.11, best in an
 environment of its own. A clip of 60 frames takes one to two minutes on two cores.
@@ -50,8 +51,10 @@ def main() -> None:
     for spec in specs:
         if options.plan:
             print(plan(spec))
-        elif not (options.out / spec.name / "clip.mp4").exists():
-            make(spec, options.out / spec.name, options.samples, options.threads, options.still)
+        elif options.still:
+            make_stills(spec, options.out / spec.name, options.samples, options.threads, options.still)
+        elif not (options.out / spec.name).exists():
+            make(spec, options.out / spec.name, options.samples, options.threads)
 
 
 def plan(spec: Spec) -> str:
@@ -65,7 +68,9 @@ def plan(spec: Spec) -> str:
     box = np.array(boxes)
     size = (box[:, 2:] - box[:, :2]).max(axis=1)
     inside = np.all(box[:, :2] >= 0, axis=1) & np.all(box[:, 2:] < spec.lens.size_px, axis=1)
-    ends = [f"({c[0]:.0f},{c[1]:.0f})" for c in 0.5 * (box[[0, len(box) // 2, -1], :2] + box[[0, len(box) // 2, -1], 2:])]
+    ends = [
+        f"({c[0]:.0f},{c[1]:.0f})" for c in 0.5 * (box[[0, len(box) // 2, -1], :2] + box[[0, len(box) // 2, -1], 2:])
+    ]
     hits = [impact["t"] for impact in motion.facts.get("impacts_over_0p25_m_s", [])]
     low = min(float((solid.vertices @ _matrix(q).T + p)[:, 2].min()) for p, q in zip(position, quats, strict=True))
     return (
@@ -74,49 +79,79 @@ def plan(spec: Spec) -> str:
     )
 
 
-def make(spec: Spec, folder: Path, samples: int, threads: int, still: list[int] | None) -> None:
-    """Render a clip and write its folder, or only some of its frames."""
-    from benchmarks.clips import scene
-
+def make(spec: Spec, folder: Path, samples: int, threads: int) -> None:
+    """Render a clip and write its folder, which appears when it is complete."""
     began = time.perf_counter()
-    solid, motion = _solve(spec)
-    movers = [companions.Mover(solid.vertices, solid.faces, solid.slot, spec.body.surfaces, motion)]
-    movers += companions.companions(spec.moves, solid, motion)
-    if spec.second:
-        movers.append(companions.second_object(*spec.second, _duration(spec)))
-    scene.start(spec.lens, scene.Quality(samples, threads), spec.sensor.transform, *spec.ambient)
-    scene.add_lights(spec.lights)
-    places = [motion.at(np.arange(spec.frames) / spec.fps)[0]]
-    places += [m.motion.at(np.arange(spec.frames) / spec.fps)[0] for m in movers[1:] if spec.second]
-    scene.add_room(spec.room, spec.lens, np.concatenate(places))
-    things = [scene.add_mover(mover, spec.frames, spec.fps, spec.sensor.shutter) for mover in movers]
-    scene.set_shutter(spec.sensor.shutter)
-    work = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=_scratch()))
-    try:
-        if still is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            for k in still:
-                scene.render_frame(k, spec.sensor.exposure(k / spec.fps), work / "f.png")
-                cv2.imwrite(str(folder / f"still_{k}.png"), _sense(spec, k, work / "f.png")[..., ::-1])
-            return
-        frames = []
-        for k in range(spec.frames):
-            scene.render_frame(k, spec.sensor.exposure(k / spec.fps), work / "f.png")
-            frames.append(_sense(spec, k, work / "f.png"))
+    with tempfile.TemporaryDirectory(dir=_scratch()) as work:
+        stage = _Stage(spec, samples, threads, Path(work))
+        frames = [stage.frame(k) for k in range(spec.frames)]
         seconds = (time.perf_counter() - began) / spec.frames
-        _write(spec, solid, motion, frames, work / "clip", samples, lambda k: _mask(things[0], k, work / "m.png"))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(work / "clip", folder, dirs_exist_ok=True)
-        report = json.loads((folder / "truth.json").read_text())["projection_check"]
-        print(f"{spec.name}: {seconds:.2f} s a frame; edges within {report['max_edge']} px", flush=True)
-    finally:
-        shutil.rmtree(work)
+        _write(stage, frames, Path(work) / "clip", samples)
+        part = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(Path(work) / "clip", part)
+        part.rename(folder)
+    files.write_index(folder.parent)
+    report = json.loads((folder / "truth.json").read_text())["projection_check"]
+    print(f"{spec.name}: {seconds:.2f} s a frame; edges within {report['max_edge']} px", flush=True)
 
 
-def _write(spec, solid, motion, frames, folder, samples, mask) -> None:  # type: ignore[no-untyped-def]
-    """Write the folder of a clip, with the check of its projection. mask: returns the coverage [H, W] of a frame."""
+def make_stills(spec: Spec, folder: Path, samples: int, threads: int, frames: list[int]) -> None:
+    """Write some frames of a clip as still_N.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_scratch()) as work:
+        stage = _Stage(spec, samples, threads, Path(work))
+        for k in frames:
+            cv2.imwrite(str(folder / f"still_{k}.png"), stage.frame(k)[..., ::-1])
+
+
+class _Stage:
+    """A clip set up in Blender, of which there can be one at a time. work: a scratch folder."""
+
+    def __init__(self, spec: Spec, samples: int, threads: int, work: Path) -> None:
+        from benchmarks.clips import scene
+
+        self.spec, self.file = spec, work / "render.exr"
+        self.solid, self.motion = _solve(spec)
+        body = companions.Mover(self.solid.vertices, self.solid.faces, self.solid.slot, spec.body.surfaces, self.motion)
+        thrown = [body, *([companions.second_object(*spec.second, _duration(spec))] if spec.second else [])]
+        movers = [*thrown, *companions.companions(spec.moves, self.solid, self.motion)]
+        scene.start(spec.lens, scene.Quality(samples, threads), *spec.ambient)
+        scene.add_lights(spec.lights)
+        times = np.arange(spec.frames) / spec.fps
+        scene.add_room(spec.room, spec.lens, np.concatenate([mover.motion.at(times)[0] for mover in thrown]))
+        things = [scene.add_mover(mover, spec.frames, spec.fps, spec.sensor.shutter) for mover in movers]
+        scene.set_shutter(spec.sensor.shutter)
+        moving = [thing for mover, thing in zip(movers, things, strict=True) if not mover.static]
+        self.body, self.thing = body, things[0]
+        self.moving = [mover for mover in movers if not mover.static]
+        scene.hide(moving, hidden=True)
+        self.static = scene.render(0, None, self.file)
+        scene.hide(moving, hidden=False)
+
+    def frame(self, index: int) -> NDArray[np.uint8]:
+        """Return a frame [H, W, 3] as the sensor gives it, RGB."""
+        from benchmarks.clips import scene
+
+        spec = self.spec
+        times = (index + 0.5 * spec.sensor.shutter * np.array([-1.0, 0.0, 1.0])) / spec.fps
+        box = scene.changed_box(self.moving, spec.room, spec.lights, spec.lens, times)
+        light = scene.paste(self.static, scene.render(index, box, self.file), box) if box else self.static
+        return _sense(spec, index, light)
+
+    def mask(self, index: int) -> Array:
+        """Return the coverage of pixels [H, W] by the body. No frame can be rendered after it."""
+        from benchmarks.clips import scene
+
+        box = scene.changed_box([self.body], self.spec.room, (), self.spec.lens, np.array([index / self.spec.fps]))
+        return scene.render_mask(index, self.thing, box, self.spec.lens.size_px, self.file)
+
+
+def _write(stage: _Stage, frames: list[NDArray[np.uint8]], folder: Path, samples: int) -> None:
+    """Write the folder of a clip, with the check of its projection."""
+    spec, motion = stage.spec, stage.motion
     folder.mkdir()
-    files.write_mesh(folder / "mesh.obj", solid)
+    files.write_mesh(folder / "mesh.obj", stage.solid)
     files.write_camera(folder / "camera.yaml", spec.name, spec.lens)
     files.write_mocap(folder / "mocap.csv", spec.name, motion, (spec.frames - 1) / spec.fps)
     files.write_video(folder / "clip.mp4", frames, spec.fps, spec.lens.size_px, spec.sensor.crf)
@@ -125,21 +160,14 @@ def _write(spec, solid, motion, frames, folder, samples, mask) -> None:  # type:
     drawn = [check.overlay(frames[k], check.silhouette(folder, k / spec.fps), 2) for k in shown]
     cv2.imwrite(str(folder / "overlay.png"), np.hstack(drawn)[..., ::-1])
     checked = [round(share * (spec.frames - 1)) for share in _CHECKED]
-    results = [check.compare(check.silhouette(folder, k / spec.fps), mask(k)) for k in checked]
-    content = files.truth(spec, solid, motion, check.summary(checked, results), samples)
+    results = [check.compare(check.silhouette(folder, k / spec.fps), stage.mask(k)) for k in checked]
+    content = files.truth(spec, stage.solid, motion, check.summary(checked, results), samples)
     files.write_truth(folder / "truth.json", content)
 
 
-def _mask(body, index: int, file: Path) -> Array:  # type: ignore[no-untyped-def]
-    from benchmarks.clips import scene
-
-    scene.render_mask(index, body, file)
-    return np.asarray(cv2.imread(str(file), cv2.IMREAD_UNCHANGED)[..., 1] / 65535.0)
-
-
-def _sense(spec: Spec, index: int, file: Path) -> NDArray[np.uint8]:
-    """Return the frame [H, W, 3] as the sensor gives it: with noise, in 8 bits, RGB."""
-    clean = cv2.imread(str(file), cv2.IMREAD_UNCHANGED)[..., ::-1] / 257.0
+def _sense(spec: Spec, index: int, light: Array) -> NDArray[np.uint8]:
+    """Return the frame [H, W, 3] as the sensor gives it: with noise, in 8 bits, RGB. light: linear."""
+    clean = spec.sensor.develop(light, index / spec.fps)
     rng = np.random.default_rng([spec.seed, index])
     noisy = clean + spec.sensor.noise_sigma(clean) * rng.normal(size=clean.shape)
     return np.clip(np.round(noisy), 0, 255).astype(np.uint8)

@@ -35,7 +35,7 @@ _SWEEPS = 40
 class Motion:
     """Poses at rising times. times_s: [T]. position: [T, 3] m. orientation: [T, 4], quaternions wxyz."""
 
-    times_s: Array
+    times_s: NDArray[Any]
     position: Array
     orientation: Array
     facts: dict[str, Any] = field(default_factory=dict)
@@ -154,6 +154,7 @@ class _FreeBody:
         spin = inverse @ self.momentum
         free = self.velocity + np.cross(spin, points)  # [C, 3] velocities without impulses
         wanted = np.where(free[:, 2] < -_NO_BOUNCE_M_S, -self.throw.restitution * free[:, 2], 0.0)
+        stiffest = [np.linalg.eigvalsh(mobility[c, c, :2, :2])[1] for c in range(count)]
         impulse = np.zeros((count, 3))
         speed = free.copy()
         for _ in range(_SWEEPS):
@@ -164,7 +165,7 @@ class _FreeBody:
                 impulse[c, 2] = max(0.0, old[2] - (speed[c, 2] - wanted[c]) / own[2, 2])
                 speed += mobility[:, c] @ (impulse[c] - old)
                 middle = impulse[c].copy()
-                slide = middle[:2] - np.linalg.solve(own[:2, :2], speed[c, :2])
+                slide = middle[:2] - speed[c, :2] / stiffest[c]  # one scalar, so that friction opposes the slip
                 size, bound = float(np.hypot(*slide)), self.throw.friction * impulse[c, 2]
                 impulse[c, :2] = slide if size <= bound else slide * (bound / size)
                 speed += mobility[:, c] @ (impulse[c] - middle)

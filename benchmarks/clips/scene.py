@@ -1,12 +1,16 @@
 """Scenes in Blender (module `bpy`): rooms with procedural materials, lights, the camera, and bodies that move.
 
 Frame k of Blender is frame k of the clip. A body has keys at the middle of each exposure, and at both ends if the clip
-has motion blur. Cycles samples with one seed in all frames, so that what is static stays the same in all of them.
+has motion blur.
+
+The static scene is rendered once. In each frame, Cycles renders anew the rectangle that holds the moving things and
+their shadows (`changed_box`), and `paste` blends it in. Both use the same seed and as many samples, so a pixel that
+nothing changes gets the same samples in both; the denoiser then leaves differences of half a level (8 bits), far below
+the sensor's noise. Limit: light that moving things reflect onto places outside of that rectangle is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +19,29 @@ import bpy
 import mathutils
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from benchmarks.clips.appearance import Lens, Light, Prop, Room, Surface
 from benchmarks.clips.bodies import Body, build
 from benchmarks.clips.companions import Mover
+from benchmarks.clips.materials import emission, linear, material
 from benchmarks.clips.motion import Motion
 
 Array = NDArray[np.float64]
-_CLUTTER = ("#7a3b2e", "#2f5d50", "#c9b458", "#3b4a7a", "#a0a0a0", "#d9d2c0", "#6b4f8a", "#1f1f24", "#d0703a", "#5f8f4e")
+Box = tuple[int, int, int, int]
+_MARGIN_PX, _BLEND_PX = 16, 10
+_CLUTTER = (
+    "#7a3b2e",
+    "#2f5d50",
+    "#c9b458",
+    "#3b4a7a",
+    "#a0a0a0",
+    "#d9d2c0",
+    "#6b4f8a",
+    "#1f1f24",
+    "#d0703a",
+    "#5f8f4e",
+)
 _SHARP_RAD = np.radians(32.0)
 
 
@@ -34,7 +53,7 @@ class Quality:
     threads: int = 2
 
 
-def start(lens: Lens, quality: Quality, transform: str, ambient: str, ambient_power: float) -> None:
+def start(lens: Lens, quality: Quality, ambient: str, ambient_power: float) -> None:
     """Empty Blender, and set up Cycles, the camera and the light from everywhere."""
     bpy.ops.wm.read_factory_settings(use_empty=True)
     bpy.context.preferences.edit.keyframe_new_interpolation_type = "LINEAR"
@@ -46,20 +65,19 @@ def start(lens: Lens, quality: Quality, transform: str, ambient: str, ambient_po
     render.resolution_percentage = 100
     render.use_persistent_data = True
     settings = render.image_settings
-    settings.file_format, settings.color_mode, settings.color_depth, settings.compression = "PNG", "RGB", "16", 0
-    scene.view_settings.view_transform = transform
+    settings.file_format, settings.color_mode, settings.color_depth = "OPEN_EXR", "RGB", "32"
     cycles.device, cycles.seed, cycles.use_animated_seed = "CPU", 1, False
-    cycles.samples, cycles.use_adaptive_sampling, cycles.adaptive_threshold = quality.samples, True, 0.03
+    cycles.samples, cycles.use_adaptive_sampling, cycles.use_light_tree = quality.samples, False, False
     cycles.use_denoising, cycles.denoiser = True, "OPENIMAGEDENOISE"
     cycles.denoising_input_passes, cycles.denoising_prefilter = "RGB_ALBEDO_NORMAL", "FAST"
-    cycles.max_bounces, cycles.diffuse_bounces, cycles.glossy_bounces = 3, 2, 2
+    cycles.max_bounces, cycles.diffuse_bounces, cycles.glossy_bounces = 2, 2, 1
     cycles.transmission_bounces = cycles.volume_bounces = cycles.transparent_max_bounces = 0
     cycles.caustics_reflective = cycles.caustics_refractive = False
     cycles.sample_clamp_indirect, cycles.blur_glossy = 4.0, 1.0
     world = bpy.data.worlds.new("world")
     world.use_nodes = True
     background = world.node_tree.nodes["Background"]
-    background.inputs[0].default_value = (*_linear(ambient), 1.0)
+    background.inputs[0].default_value = (*linear(ambient), 1.0)
     background.inputs[1].default_value = ambient_power
     scene.world = world
     _add_camera(lens)
@@ -90,7 +108,7 @@ def add_lights(lights: tuple[Light, ...]) -> None:
     """Add square area lights."""
     for light in lights:
         data = bpy.data.lights.new("light", "AREA")
-        data.energy, data.color, data.size = light.power_w, _linear(light.color), light.size_m
+        data.energy, data.color, data.size = light.power_w, linear(light.color), light.size_m
         lamp = bpy.data.objects.new("light", data)
         away = np.subtract(light.position_m, light.target_m)
         away = away / np.linalg.norm(away)
@@ -177,7 +195,7 @@ def _add_mesh(vertices: Array, faces: Any, slot: Any, surfaces: tuple[Surface, .
     mesh = bpy.data.meshes.new("mesh")
     mesh.from_pydata(vertices.tolist(), [], np.asarray(faces).tolist())
     for surface in surfaces:
-        mesh.materials.append(_material(surface))
+        mesh.materials.append(material(surface))
     mesh.polygons.foreach_set("material_index", np.asarray(slot, np.int32))
     mesh.polygons.foreach_set("use_smooth", np.ones(len(faces), bool))
     mesh.set_sharp_from_angle(angle=_SHARP_RAD)
@@ -215,187 +233,101 @@ def set_shutter(shutter: float) -> None:
         render.motion_blur_position, render.motion_blur_shutter = "CENTER", shutter
 
 
-def render_frame(index: int, exposure_ev: float, file: Path) -> None:
-    """Write a frame as a PNG file of 16 bits."""
+def hide(things: list[Any], *, hidden: bool) -> None:
+    """Hide things from the camera and the light, or show them."""
+    for thing in things:
+        thing.hide_render = hidden
+
+
+def render(index: int, box: Box | None, file: Path) -> Array:
+    """Return linear light [h, w, 3] of a rectangle of a frame, or of the whole frame. file: scratch."""
     scene = bpy.context.scene
-    scene.view_settings.exposure = exposure_ev
+    width, height = scene.render.resolution_x, scene.render.resolution_y
+    left, top, right, bottom = box or (0, 0, width, height)
+    scene.render.use_border = scene.render.use_crop_to_border = box is not None
+    inside = 0.25  # of a pixel, since Blender rounds down
+    scene.render.border_min_x, scene.render.border_max_x = (left + inside) / width, (right + inside) / width
+    scene.render.border_min_y = (height - bottom + inside) / height
+    scene.render.border_max_y = (height - top + inside) / height
     scene.render.filepath = str(file)
     scene.frame_set(index)
     bpy.ops.render.render(write_still=True)
+    image = bpy.data.images.load(str(file), check_existing=False)
+    image.colorspace_settings.name = "Non-Color"
+    shape = (image.size[1], image.size[0], image.channels)
+    pixels = np.empty(int(np.prod(shape)), np.float32)
+    image.pixels.foreach_get(pixels)
+    bpy.data.images.remove(image)
+    assert shape[:2] == (bottom - top, right - left), f"Blender rounded {box} to {shape}"
+    return np.asarray(pixels.reshape(shape)[::-1, :, :3], float)
 
 
-def render_mask(index: int, body: Any, file: Path) -> None:
-    """Write the coverage of pixels by the body, with nothing before it, as a PNG file of 16 bits. Spoils the scene."""
+def changed_box(movers: list[Mover], room: Room, lights: tuple[Light, ...], lens: Lens, times_s: Array) -> Box | None:
+    """Return left, top, right, bottom [px] of the things that move and of their shadows on floor and wall."""
+    points = []
+    for mover in movers:
+        for place, quat in zip(*mover.motion.at(times_s), strict=True):
+            points.append(mover.corners() @ Rotation.from_quat(quat, scalar_first=True).as_matrix().T + place)
+    body = np.concatenate(points)
+    shadows = [_shadow(body, corner, room) for light in lights for corner in _corners(light)]
+    pixels, depth = lens.project(np.concatenate([body, *shadows]))
+    pixels = pixels[depth > 0.05]
+    size = np.array(lens.size_px)
+    low = np.clip(np.floor(pixels.min(axis=0)) - _MARGIN_PX, 0, size).astype(int)
+    high = np.clip(np.ceil(pixels.max(axis=0)) + 1 + _MARGIN_PX, 0, size).astype(int)
+    if np.any(high - low < 2):
+        return None
+    return (int(low[0]), int(low[1]), int(high[0]), int(high[1]))
+
+
+def paste(static: Array, part: Array, box: Box) -> Array:
+    """Return the static frame [H, W, 3] with a rendered rectangle in its place, blended over a few pixels."""
+    left, top, right, bottom = box
+    height, width = static.shape[:2]
+    x, y = np.arange(left, right), np.arange(top, bottom)
+    far = np.full((bottom - top, right - left), np.inf)
+    for at_border, distance in (
+        (left == 0, x[None] - left),
+        (right == width, right - 1 - x[None]),
+        (top == 0, y[:, None] - top),
+        (bottom == height, bottom - 1 - y[:, None]),
+    ):
+        if not at_border:
+            far = np.minimum(far, distance)
+    weight = np.clip(far / _BLEND_PX, 0.0, 1.0)[..., None]
+    frame = static.copy()
+    frame[top:bottom, left:right] += weight * (part - frame[top:bottom, left:right])
+    return frame
+
+
+def _corners(light: Light) -> Array:
+    half = 0.5 * light.size_m
+    return np.array(light.position_m) + half * np.array([[a, b, 0.0] for a in (-1, 1) for b in (-1, 1)])
+
+
+def _shadow(points: Array, source: Array, room: Room) -> Array:
+    """Return where rays from a source through points [N, 3] meet the floor or the wall behind, whichever is first."""
+    ray = points - source
+    with np.errstate(divide="ignore", invalid="ignore"):
+        down = np.where(ray[:, 2] < 0.0, -source[2] / ray[:, 2], np.inf)
+        back = np.where(ray[:, 1] > 0.0, (room.wall_y_m - source[1]) / ray[:, 1], np.inf)
+    length = np.minimum(down, back)
+    reached = np.isfinite(length)
+    return np.asarray(source + ray[reached] * length[reached, None])
+
+
+def render_mask(index: int, body: Any, box: Box | None, size_px: tuple[int, int], file: Path) -> Array:
+    """Return the coverage of pixels [H, W] by the body, with nothing before it; box: around it. Spoils the scene."""
+    mask = np.zeros(size_px[::-1])
+    if box is None:
+        return mask
     scene = bpy.context.scene
     for thing in scene.objects:
         thing.hide_render = thing not in (body, scene.camera)
-    white = bpy.data.materials.get("mask") or _emission("mask")
     body.data.materials.clear()
-    body.data.materials.append(white)
+    body.data.materials.append(bpy.data.materials.get("mask") or emission("mask"))
     scene.world.node_tree.nodes["Background"].inputs[1].default_value = 0.0
-    scene.view_settings.view_transform, scene.view_settings.exposure = "Raw", 0.0
     scene.render.use_motion_blur = False
-    scene.cycles.use_denoising, scene.cycles.use_adaptive_sampling, scene.cycles.samples = False, False, 256
-    scene.cycles.pixel_filter_type = "BOX"
-    scene.render.filepath = str(file)
-    scene.frame_set(index)
-    bpy.ops.render.render(write_still=True)
-
-
-def _emission(name: str) -> Any:
-    material = bpy.data.materials.new(name)
-    material.use_nodes = True
-    nodes, links = material.node_tree.nodes, material.node_tree.links
-    nodes.clear()
-    light, output = nodes.new("ShaderNodeEmission"), nodes.new("ShaderNodeOutputMaterial")
-    links.new(light.outputs[0], output.inputs[0])
-    return material
-
-
-def _material(surface: Surface) -> Any:
-    material = bpy.data.materials.new(surface.kind)
-    material.use_nodes = True
-    tree = material.node_tree
-    shader = tree.nodes["Principled BSDF"]
-    shader.inputs["Roughness"].default_value = surface.roughness
-    shader.inputs["Metallic"].default_value = surface.metallic
-    colors = [(*_linear(c), 1.0) for c in surface.colors]
-    if surface.kind == "plain":
-        shader.inputs["Base Color"].default_value = colors[0]
-        return material
-    coordinate = tree.nodes.new("ShaderNodeTexCoord")
-    mapping = tree.nodes.new("ShaderNodeMapping")
-    mapping.inputs["Scale"].default_value = (1.0 / surface.scale_m,) * 3
-    mapping.inputs["Location"].default_value = (0.137, 0.291, 0.053)  # no edge of a pattern on a face of a box
-    tree.links.new(coordinate.outputs["Object"], mapping.inputs["Vector"])
-    color = PATTERNS[surface.kind](_Nodes(tree, mapping.outputs["Vector"]), colors)
-    tree.links.new(color, shader.inputs["Base Color"])
-    return material
-
-
-class _Nodes:
-    """Short ways to add nodes to a material. Coordinates are in periods of the pattern."""
-
-    def __init__(self, tree: Any, vector: Any) -> None:
-        self.tree, self.vector = tree, vector
-
-    def add(self, kind: str, vector: Any = None, **inputs: Any) -> Any:
-        node = self.tree.nodes.new(f"ShaderNode{kind}")
-        if "Vector" in node.inputs:
-            self.tree.links.new(self.vector if vector is None else vector, node.inputs["Vector"])
-        for name, value in inputs.items():
-            node.inputs[name.replace("_", " ").strip()].default_value = value
-        return node
-
-    def stretch(self, scale: tuple[float, float, float]) -> Any:
-        node = self.add("Mapping", Scale=scale)
-        return node.outputs["Vector"]
-
-    def noise(self, scale: float, detail: float = 3.0, vector: Any = None) -> Any:
-        return self.add("TexNoise", vector, Scale=scale, Detail=detail).outputs[0]
-
-    def ramp(self, factor: Any, colors: list[Any], low: float, high: float, *, steps: bool = False) -> Any:
-        node = self.tree.nodes.new("ShaderNodeValToRGB")
-        ramp = node.color_ramp
-        ramp.interpolation = "CONSTANT" if steps else "LINEAR"
-        count = len(colors)
-        places = np.linspace(low, high, count + 1)[:-1] if steps else np.linspace(low, high, count)
-        while len(ramp.elements) < count:
-            ramp.elements.new(0.5)
-        for element, place, color in zip(ramp.elements, places, colors, strict=False):
-            element.position, element.color = float(place), color
-        self.tree.links.new(factor, node.inputs[0])
-        return node.outputs[0]
-
-    def multiply(self, color: Any, factor: Any, low: float, high: float) -> Any:
-        """Return a colour made lighter and darker by a factor in 0.3 to 0.7."""
-        shade = self.ramp(factor, [(low, low, low, 1.0), (high, high, high, 1.0)], 0.3, 0.7)
-        node = self.tree.nodes.new("ShaderNodeMix")
-        node.data_type, node.blend_type = "RGBA", "MULTIPLY"
-        node.inputs[0].default_value = 1.0
-        self.tree.links.new(color, node.inputs[6])
-        self.tree.links.new(shade, node.inputs[7])
-        return node.outputs[2]
-
-    def bricks(self, colors: list[Any], width: float, offset: float, mortar: float) -> Any:
-        """Return rows of blocks of two colours with joints of the third."""
-        node = self.add("TexBrick", Scale=1.0, Mortar_Size=mortar, Brick_Width=width, Row_Height=1.0, Bias=0.0)
-        node.offset, node.squash = offset, 1.0
-        for name, color in zip(("Color1", "Color2", "Mortar"), (*colors, *colors), strict=False):
-            node.inputs[name].default_value = color
-        return node.outputs["Color"]
-
-
-def _planks(nodes: _Nodes, colors: list[Any]) -> Any:
-    grain = nodes.noise(1.0, 6.0, nodes.stretch((0.7, 9.0, 1.0)))
-    return nodes.multiply(nodes.bricks(colors, 7.0, 0.37, 0.03), grain, 0.6, 1.25)
-
-
-def _tiles(nodes: _Nodes, colors: list[Any]) -> Any:
-    return nodes.multiply(nodes.bricks(colors, 1.0, 0.0, 0.025), nodes.noise(3.0), 0.85, 1.1)
-
-
-def _brick(nodes: _Nodes, colors: list[Any]) -> Any:
-    return nodes.multiply(nodes.bricks(colors, 2.6, 0.5, 0.09), nodes.noise(8.0, 6.0), 0.65, 1.2)
-
-
-def _checker(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexChecker", Scale=1.0, Color1=colors[0], Color2=colors[1])
-    return node.outputs[0]
-
-
-def _marble(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexWave", Scale=0.5, Distortion=9.0, Detail=5.0, Detail_Scale=1.2)
-    return nodes.ramp(node.outputs["Fac" if "Fac" in node.outputs else 1], colors, 0.2, 0.9)
-
-
-def _waves(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexWave", Scale=0.4, Distortion=3.0, Detail=1.0)
-    return nodes.ramp(node.outputs[1], colors, 0.0, 1.0, steps=True)
-
-
-def _stripes(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexWave", Scale=np.pi / 10.0)  # one period a unit
-    node.wave_profile = "SAW"
-    return nodes.ramp(node.outputs[1], colors, 0.0, 1.0, steps=True)
-
-
-def _wood(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexWave", nodes.stretch((0.15, 1.0, 1.0)), Scale=0.8, Distortion=4.0, Detail=3.0)
-    return nodes.ramp(node.outputs[1], colors, 0.1, 0.9)
-
-
-def _noise(nodes: _Nodes, colors: list[Any]) -> Any:
-    return nodes.ramp(nodes.noise(1.0, 5.0), colors, 0.35, 0.65)
-
-
-def _cells(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexVoronoi", Scale=1.0)
-    return nodes.ramp(node.outputs["Color"], colors, 0.1, 0.9, steps=True)
-
-
-def _dots(nodes: _Nodes, colors: list[Any]) -> Any:
-    node = nodes.add("TexVoronoi", Scale=1.0, Randomness=0.4)
-    return nodes.ramp(node.outputs["Distance"], [colors[1], colors[0]], 0.0, 0.6, steps=True)
-
-
-PATTERNS: dict[str, Callable[[_Nodes, list[Any]], Any]] = {
-    "planks": _planks,
-    "tiles": _tiles,
-    "brick": _brick,
-    "checker": _checker,
-    "marble": _marble,
-    "waves": _waves,
-    "stripes": _stripes,
-    "wood": _wood,
-    "noise": _noise,
-    "cells": _cells,
-    "dots": _dots,
-}
-
-
-def _linear(color: str) -> tuple[float, float, float]:
-    """Return linear light of an sRGB colour "#rrggbb"."""
-    srgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
-    light = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    return (float(light[0]), float(light[1]), float(light[2]))
+    scene.cycles.use_denoising, scene.cycles.samples, scene.cycles.pixel_filter_type = False, 128, "BOX"
+    mask[box[1] : box[3], box[0] : box[2]] = render(index, box, file)[..., 1]
+    return mask
