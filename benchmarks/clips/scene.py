@@ -132,17 +132,17 @@ def add_room(room: Room, lens: Lens, places: Array) -> None:
     if room.wall_x_m is not None:
         side = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
         _add_plane((room.wall_x_m, room.wall_y_m - 4.0, 2.0), side, (8.0, 4.0), room.wall)
-    for _ in range(room.posters):
-        _add_poster(room, lens, rng, back)
+    for index in range(room.posters):
+        _add_poster(room, lens, rng, back, 0.004 * (index + 1))
     for prop in (*room.props, *_clutter(room, lens, places, rng)):
         _add_prop(prop)
 
 
-def _add_poster(room: Room, lens: Lens, rng: np.random.Generator, axes: Array) -> None:
-    """Hang a poster where the camera sees the wall."""
+def _add_poster(room: Room, lens: Lens, rng: np.random.Generator, axes: Array, off_m: float) -> None:
+    """Hang a poster where the camera sees the wall, at a distance from it, as posters may overlap."""
     width, height = float(rng.uniform(0.25, 0.55)), float(rng.uniform(0.25, 0.5))
     for _ in range(200):
-        place = np.array([rng.uniform(-2.0, 2.0), room.wall_y_m - 0.004, rng.uniform(0.3, 1.6)])
+        place = np.array([rng.uniform(-2.0, 2.0), room.wall_y_m - off_m, rng.uniform(0.3, 1.6)])
         pixel, depth = lens.project(place)
         if depth > 0.0 and np.all(pixel > 0.0) and np.all(pixel < lens.size_px):
             break
