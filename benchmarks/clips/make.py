@@ -19,7 +19,9 @@ import json
 import shutil
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -45,12 +47,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--plan", action="store_true", help="print sizes and places in the frames, render nothing")
     parser.add_argument("--still", type=int, nargs="*", help="render these frames alone, to still_N.png")
+    parser.add_argument("--check", action="store_true", help="compare files and masks of finished clips again")
     options = parser.parse_args()
     specs = [CLIPS[name] for name in options.clip]
     specs += [s for s in CLIPS.values() if s.split == options.split or not (options.split or options.clip)]
     for spec in specs:
         if options.plan:
             print(plan(spec))
+        elif options.check:
+            check_again(spec, options.out / spec.name, options.threads)
         elif options.still:
             make_stills(spec, options.out / spec.name, options.samples, options.threads, options.still)
         elif not (options.out / spec.name).exists():
@@ -105,6 +110,16 @@ def make_stills(spec: Spec, folder: Path, samples: int, threads: int, frames: li
             cv2.imwrite(str(folder / f"still_{k}.png"), stage.frame(k)[..., ::-1])
 
 
+def check_again(spec: Spec, folder: Path, threads: int) -> None:
+    """Compare the files of a clip with masks by Cycles, and write the result into its truth.json."""
+    with tempfile.TemporaryDirectory(dir=_scratch()) as work:
+        report = _check(_Stage(spec, 1, threads, Path(work)), folder)
+    content = json.loads((folder / "truth.json").read_text())
+    files.write_truth(folder / "truth.json", content | {"projection_check": report})
+    files.write_index(folder.parent)
+    print(f"{spec.name}: edges within {report['max_edge']} px", flush=True)
+
+
 class _Stage:
     """A clip set up in Blender, of which there can be one at a time. work: a scratch folder."""
 
@@ -122,12 +137,19 @@ class _Stage:
         scene.add_room(spec.room, spec.lens, np.concatenate([mover.motion.at(times)[0] for mover in thrown]))
         things = [scene.add_mover(mover, spec.frames, spec.fps, spec.sensor.shutter) for mover in movers]
         scene.set_shutter(spec.sensor.shutter)
-        moving = [thing for mover, thing in zip(movers, things, strict=True) if not mover.static]
+        self.moving_things = [thing for mover, thing in zip(movers, things, strict=True) if not mover.static]
         self.body, self.thing = body, things[0]
         self.moving = [mover for mover in movers if not mover.static]
-        scene.hide(moving, hidden=True)
-        self.static = scene.render(0, None, self.file)
-        scene.hide(moving, hidden=False)
+
+    @cached_property
+    def static(self) -> Array:
+        """The linear light [H, W, 3] of what does not move."""
+        from benchmarks.clips import scene
+
+        scene.hide(self.moving_things, hidden=True)
+        light = scene.render(0, None, self.file)
+        scene.hide(self.moving_things, hidden=False)
+        return light
 
     def frame(self, index: int) -> NDArray[np.uint8]:
         """Return a frame [H, W, 3] as the sensor gives it, RGB."""
@@ -136,7 +158,9 @@ class _Stage:
         spec = self.spec
         times = (index + 0.5 * spec.sensor.shutter * np.array([-1.0, 0.0, 1.0])) / spec.fps
         box = scene.changed_box(self.moving, spec.room, spec.lights, spec.lens, times)
-        light = scene.paste(self.static, scene.render(index, box, self.file), box) if box else self.static
+        light = self.static
+        if box:
+            light = scene.paste(light, scene.render(index, box, self.file), box)
         return _sense(spec, index, light)
 
     def mask(self, index: int) -> Array:
@@ -159,10 +183,15 @@ def _write(stage: _Stage, frames: list[NDArray[np.uint8]], folder: Path, samples
     shown = [round(share * (spec.frames - 1)) for share in _OVERLAYS]
     drawn = [check.overlay(frames[k], check.silhouette(folder, k / spec.fps), 2) for k in shown]
     cv2.imwrite(str(folder / "overlay.png"), np.hstack(drawn)[..., ::-1])
+    files.write_truth(folder / "truth.json", files.truth(spec, stage.solid, motion, _check(stage, folder), samples))
+
+
+def _check(stage: _Stage, folder: Path) -> dict[str, Any]:
+    """Return how the files of a clip agree with masks by Cycles."""
+    spec = stage.spec
     checked = [round(share * (spec.frames - 1)) for share in _CHECKED]
     results = [check.compare(check.silhouette(folder, k / spec.fps), stage.mask(k)) for k in checked]
-    content = files.truth(spec, stage.solid, motion, check.summary(checked, results), samples)
-    files.write_truth(folder / "truth.json", content)
+    return check.summary(checked, results)
 
 
 def _sense(spec: Spec, index: int, light: Array) -> NDArray[np.uint8]:

@@ -124,7 +124,9 @@ def test_written_camera_and_poses_project_as_opencv_does(tmp_path: Path) -> None
     y, x = np.indices(mask.shape)
     middle = np.array([(x * mask).sum(), (y * mask).sum()]) / mask.sum()
     assert np.linalg.norm(middle - pixel) < 2.0
-    assert check.compare(mask, mask)["edge_max_px"] == 0.0
+    aside = cv2.warpAffine(mask, np.array([[1.0, 0.0, 0.3], [0.0, 1.0, 0.0]]), mask.shape[::-1])
+    assert check.compare(mask, mask)["edge"] == 0.0
+    assert check.compare(mask, aside)["edge"] == pytest.approx(0.3, abs=0.05)
 
 
 def test_every_clip_of_the_table_has_its_own_seed_and_split() -> None:
