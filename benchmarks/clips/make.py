@@ -1,8 +1,9 @@
 """Make test clips with a known truth by Blender Cycles, a path tracer that the tool itself does not use.
 
+    python -m benchmarks.clips.make --out DIR               # all clips
     python -m benchmarks.clips.make --out DIR --clip box_plain mug_white
     python -m benchmarks.clips.make --out DIR --split development
-    python -m benchmarks.clips.make --plan          # sizes and places in the frames, without rendering
+    python -m benchmarks.clips.make --plan                  # sizes and places, without rendering
 
 Each clip gets a folder with clip.mp4, mesh.obj, camera.yaml, mocap.csv, truth.json and overlay.png, which shows the
 projected mesh on three frames; INDEX.md lists the clips. A folder that exists is kept as it is. `table.py` has a row
@@ -26,6 +27,7 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from benchmarks.clips import check, companions, files
 from benchmarks.clips.bodies import Solid, build
@@ -46,18 +48,12 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=20, help="of a pixel")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--plan", action="store_true", help="print sizes and places in the frames, render nothing")
-    parser.add_argument("--still", type=int, nargs="*", help="render these frames alone, to still_N.png")
-    parser.add_argument("--check", action="store_true", help="compare files and masks of finished clips again")
     options = parser.parse_args()
     specs = [CLIPS[name] for name in options.clip]
     specs += [s for s in CLIPS.values() if s.split == options.split or not (options.split or options.clip)]
     for spec in specs:
         if options.plan:
             print(plan(spec))
-        elif options.check:
-            check_again(spec, options.out / spec.name, options.threads)
-        elif options.still:
-            make_stills(spec, options.out / spec.name, options.samples, options.threads, options.still)
         elif not (options.out / spec.name).exists():
             make(spec, options.out / spec.name, options.samples, options.threads)
 
@@ -66,21 +62,17 @@ def plan(spec: Spec) -> str:
     """Return a line on sizes and places of the body in the frames."""
     solid, motion = _solve(spec)
     position, quats = motion.at(np.arange(spec.frames) / spec.fps)
-    boxes = []
-    for p, q in zip(position, quats, strict=True):
-        pixels, _ = spec.lens.project(solid.vertices @ _matrix(q).T + p)
-        boxes.append(np.concatenate([pixels.min(axis=0), pixels.max(axis=0)]))
-    box = np.array(boxes)
-    size = (box[:, 2:] - box[:, :2]).max(axis=1)
-    inside = np.all(box[:, :2] >= 0, axis=1) & np.all(box[:, 2:] < spec.lens.size_px, axis=1)
-    ends = [
-        f"({c[0]:.0f},{c[1]:.0f})" for c in 0.5 * (box[[0, len(box) // 2, -1], :2] + box[[0, len(box) // 2, -1], 2:])
-    ]
+    rotation = Rotation.from_quat(quats, scalar_first=True).as_matrix()
+    points = np.einsum("tij,vj->tvi", rotation, solid.hull) + position[:, None]
+    pixels, _ = spec.lens.project(points)
+    low, high = pixels.min(axis=1), pixels.max(axis=1)
+    size = (high - low).max(axis=1)
+    whole = np.all(low >= 0, axis=1) & np.all(high < spec.lens.size_px, axis=1)
+    places = " ".join(f"({x:.0f},{y:.0f})" for x, y in 0.5 * (low + high)[[0, spec.frames // 2, -1]])
     hits = [impact["t"] for impact in motion.facts.get("impacts_over_0p25_m_s", [])]
-    low = min(float((solid.vertices @ _matrix(q).T + p)[:, 2].min()) for p, q in zip(position, quats, strict=True))
     return (
         f"{spec.name:16s} {len(solid.faces):6d} faces, {size.min():5.0f} to {size.max():4.0f} px, whole in "
-        f"{inside.mean():4.0%}, centre {' '.join(ends)}, lowest {1e3 * low:6.2f} mm, impacts {hits[:6]}"
+        f"{whole.mean():4.0%}, centre {places}, lowest {1e3 * points[..., 2].min():6.2f} mm, impacts {hits[:6]}"
     )
 
 
@@ -101,25 +93,6 @@ def make(spec: Spec, folder: Path, samples: int, threads: int) -> None:
     print(f"{spec.name}: {seconds:.2f} s a frame; edges within {report['max_edge']} px", flush=True)
 
 
-def make_stills(spec: Spec, folder: Path, samples: int, threads: int, frames: list[int]) -> None:
-    """Write some frames of a clip as still_N.png."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_scratch()) as work:
-        stage = _Stage(spec, samples, threads, Path(work))
-        for k in frames:
-            cv2.imwrite(str(folder / f"still_{k}.png"), stage.frame(k)[..., ::-1])
-
-
-def check_again(spec: Spec, folder: Path, threads: int) -> None:
-    """Compare the files of a clip with masks by Cycles, and write the result into its truth.json."""
-    with tempfile.TemporaryDirectory(dir=_scratch()) as work:
-        report = _check(_Stage(spec, 1, threads, Path(work)), folder)
-    content = json.loads((folder / "truth.json").read_text())
-    files.write_truth(folder / "truth.json", content | {"projection_check": report})
-    files.write_index(folder.parent)
-    print(f"{spec.name}: edges within {report['max_edge']} px", flush=True)
-
-
 class _Stage:
     """A clip set up in Blender, of which there can be one at a time. work: a scratch folder."""
 
@@ -131,7 +104,7 @@ class _Stage:
         body = companions.Mover(self.solid.vertices, self.solid.faces, self.solid.slot, spec.body.surfaces, self.motion)
         thrown = [body, *([companions.second_object(*spec.second, _duration(spec))] if spec.second else [])]
         movers = [*thrown, *companions.companions(spec.moves, self.solid, self.motion)]
-        scene.start(spec.lens, scene.Quality(samples, threads), *spec.ambient)
+        scene.start(spec.lens, samples, threads, *spec.ambient)
         scene.add_lights(spec.lights)
         times = np.arange(spec.frames) / spec.fps
         scene.add_room(spec.room, spec.lens, np.concatenate([mover.motion.at(times)[0] for mover in thrown]))
@@ -209,12 +182,6 @@ def _solve(spec: Spec) -> tuple[Solid, Motion]:
 
 def _duration(spec: Spec) -> float:
     return (spec.frames + 1) / spec.fps
-
-
-def _matrix(quat: Array) -> Array:
-    from scipy.spatial.transform import Rotation
-
-    return np.asarray(Rotation.from_quat(quat, scalar_first=True).as_matrix())
 
 
 def _scratch() -> str | None:

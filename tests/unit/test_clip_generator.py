@@ -23,7 +23,6 @@ _BOX = Body("box", (0.12, 0.08, 0.05), _PLAIN, 0.25)
 
 
 def _lowest(solid: Solid, motion: Motion) -> float:
-
     rotations = Rotation.from_quat(motion.orientation[::20], scalar_first=True).as_matrix()
     heights = np.einsum("tj,vj->tv", rotations[:, 2], solid.hull) + motion.position[::20, 2:]
     return float(heights.min())
@@ -55,7 +54,6 @@ def test_free_flight_keeps_energy_and_angular_momentum() -> None:
     momentum = []
     for i in (0, len(motion.times_s) - 2):
         _, quats = motion.at(motion.times_s[i : i + 2])
-
         first, second = (Rotation.from_quat(q, scalar_first=True) for q in quats)
         spin = (second * first.inv()).as_rotvec() / (motion.times_s[1] - motion.times_s[0])
         matrix = first.as_matrix()
