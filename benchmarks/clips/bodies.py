@@ -13,6 +13,7 @@ import numpy as np
 import trimesh
 from numpy.typing import NDArray
 
+from benchmarks.clips import fields
 from benchmarks.clips.appearance import Surface
 
 Array = NDArray[np.float64]
@@ -142,6 +143,14 @@ def _l_shape(long: float, short: float, thick: float, height: float) -> list[Par
     return [(trimesh.Trimesh(np.concatenate([low, low + np.array([0.0, 0.0, height])]), faces), 0)]
 
 
+def _fine_l_shape(long: float, short: float, thick: float, height: float, rounds: float) -> list[Part]:
+    """Return an L with every face divided in four, in so many rounds."""
+    mesh = _l_shape(long, short, thick, height)[0][0]
+    for _ in range(int(rounds)):
+        mesh = mesh.subdivide()
+    return [(mesh, 0)]
+
+
 def _mug(diameter: float, height: float, wall: float) -> list[Part]:
     r = 0.5 * diameter
     profile = [(0, 0), (0.9 * r, 0), (r, 0.08 * r), (r, height), (r - wall, height), (r - wall, wall), (0, wall)]
@@ -155,16 +164,16 @@ def _ring(diameter: float, thick: float) -> list[Part]:
     return [(trimesh.creation.torus(0.5 * (diameter - thick), 0.5 * thick, 64, 24), 0)]
 
 
-def _plate(diameter: float, height: float, wall: float) -> list[Part]:
+def _plate(diameter: float, height: float, wall: float, segments: float = 72.0) -> list[Part]:
     r = 0.5 * diameter
     below = [(0.0, 0.0), (0.55 * r, 0.0), (0.7 * r, 0.35 * height), (r, height)]
     above = [(r - 0.3 * wall, height + wall), (0.68 * r, 0.35 * height + wall), (0.54 * r, wall), (0.0, wall)]
-    return [(revolve(np.array(below + above), 72), 0)]
+    return [(revolve(np.array(below + above), int(segments)), 0)]
 
 
-def _statue(diameter: float, roughness: float, seed: float) -> list[Part]:
-    """Return a lump of 20,480 faces: a sphere displaced by smooth random waves of four sizes."""
-    mesh = trimesh.creation.icosphere(subdivisions=5, radius=1.0)
+def _statue(diameter: float, roughness: float, seed: float, rounds: float = 5.0) -> list[Part]:
+    """Return a lump of 20 * 4^rounds faces: a sphere displaced by smooth random waves of four sizes."""
+    mesh = trimesh.creation.icosphere(subdivisions=int(rounds), radius=1.0)
     rng = np.random.default_rng(int(seed))
     points = np.asarray(mesh.vertices) * np.array([0.75, 0.62, 1.0])
     height = np.zeros(len(points))
@@ -176,6 +185,10 @@ def _statue(diameter: float, roughness: float, seed: float) -> list[Part]:
     points *= 1.0 + roughness * height[:, None]
     mesh.vertices = points * diameter / np.ptp(points, axis=0).max()
     return [(mesh, 0)]
+
+
+def _of_field(shape: Callable[..., trimesh.Trimesh]) -> Callable[..., list[Part]]:
+    return lambda *size: [(shape(*size), 0)]
 
 
 def _quadrotor(span: float) -> list[Part]:
@@ -218,4 +231,7 @@ SHAPES: dict[str, Callable[..., list[Part]]] = {
     "plate": _plate,
     "statue": _statue,
     "quadrotor": _quadrotor,
+    "fine_l_shape": _fine_l_shape,
+    **{shape.__name__: _of_field(shape) for shape in (fields.gear, fields.bracket, fields.shoe, fields.knot)},
+    "figure": _of_field(fields.figure),
 }
