@@ -112,9 +112,13 @@ def run_case(case: Case, work: Path) -> list[Row]:
     faces = sum(line.startswith("f ") for line in (case.folder / case.mesh).read_text().splitlines())
     code, seconds, memory_gb = _measured([sys.executable, "-m", "vid2phys", "identify", *inputs])
     costs = [("faces", faces, "1"), ("wall_seconds", seconds, "s"), ("peak_memory", memory_gb, "GB")]
-    if code == REFUSED:
-        none = [("within_5cm_5deg_fraction", 0.0, "1"), ("frames_tracked_fraction", 0.0, "1")]
-        return [*(Row(case.name, *row) for row in [*none, *costs]), Row(case.name, "status", None, "", "refused")]
+    status = "refused" if code == REFUSED else json.loads((out / "result.json").read_text())["status"]
+    shown = [*(Row(case.name, *cost) for cost in costs), Row(case.name, "status", None, "", status)]
+    if status in ("refused", "lost"):  # without a trajectory
+        return [
+            *(Row(case.name, f"{name}_fraction", 0.0, "1") for name in ("within_5cm_5deg", "frames_tracked")),
+            *shown,
+        ]
     _measured([sys.executable, "-m", "vid2phys", "evaluate", str(out), "--mocap", str(case.folder / "mocap.csv")])
     result = json.loads((out / "result.json").read_text())
     metrics = json.loads((out / "metrics.json").read_text())
@@ -125,7 +129,7 @@ def run_case(case: Case, work: Path) -> list[Row]:
         rows += list(_mass(result["parameters"]["mass"], case.mass_kg))
     elif case.folder == SAMPLE and case.mass_kg:
         rows += list(_actions(out / "actions.csv", SAMPLE / "actions.csv", 9.81 * case.mass_kg))
-    return [*(Row(case.name, *row) for row in [*rows, *costs]), Row(case.name, "status", None, "", result["status"])]
+    return [*(Row(case.name, *row) for row in rows), *shown]
 
 
 def run_folder(case: Case, work: Path) -> Path:
@@ -180,6 +184,8 @@ def _measured(command: list[str]) -> tuple[int, float, float]:
         words.seek(0)
         if process.returncode not in (0, REFUSED, FIT_FAILED):
             raise RuntimeError(f"{' '.join(command)}\n{words.read()}")
+        if process.returncode == REFUSED:
+            print(words.read().rstrip().splitlines()[-1], file=sys.stderr)
     per_gb = 1e9 if sys.platform == "darwin" else 1e6
     return process.returncode, time.monotonic() - start, usage.ru_maxrss / per_gb
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -68,6 +69,7 @@ def measure(run: Run, work: Path) -> list[Row]:
     if not (folder / "clip.mp4").is_file():
         make(AXES[run.axis][run.label], run.body, folder)
     case = Case(run.name, folder, "mesh.obj", ("--model", "none", "--system", "rigid_contact"), None)
+    shutil.rmtree(run_folder(case, work / "runs"), ignore_errors=True)  # of a call that was interrupted
     rows = [*run_case(case, work / "runs"), *_diagnostics(run, run_folder(case, work / "runs") / "result.json")]
     kept.write_text(json.dumps([vars(row) for row in rows]))
     return rows
