@@ -113,23 +113,24 @@ def run_case(case: Case, work: Path) -> list[Row]:
     code, seconds, memory_gb = _measured([sys.executable, "-m", "vid2phys", "identify", *inputs])
     costs = [("faces", faces, "1"), ("wall_seconds", seconds, "s"), ("peak_memory", memory_gb, "GB")]
     status = "refused" if code == REFUSED else json.loads((out / "result.json").read_text())["status"]
-    shown = [*(Row(case.name, *cost) for cost in costs), Row(case.name, "status", None, "", status)]
-    if status in ("refused", "lost"):  # without a trajectory
-        return [
-            *(Row(case.name, f"{name}_fraction", 0.0, "1") for name in ("within_5cm_5deg", "frames_tracked")),
-            *shown,
-        ]
-    _measured([sys.executable, "-m", "vid2phys", "evaluate", str(out), "--mocap", str(case.folder / "mocap.csv")])
+    judge = [sys.executable, "-m", "vid2phys", "evaluate", str(out), "--mocap", str(case.folder / "mocap.csv")]
+    judged = status not in ("refused", "lost") and _measured(judge)[0] != REFUSED  # else there is no trajectory
+    if not judged and status not in ("refused", "lost"):
+        status += ", not evaluated"
+    ends = [*(Row(case.name, *cost) for cost in costs), Row(case.name, "status", None, "", status)]
+    if not judged:
+        none = ("within_5cm_5deg_fraction", "frames_tracked_fraction")
+        return [*(Row(case.name, name, 0.0, "1") for name in none), *ends]
     result = json.loads((out / "result.json").read_text())
     metrics = json.loads((out / "metrics.json").read_text())
     rows: list[tuple[str, float | None, str]] = [(name, metrics[name], unit) for name, unit in POSE_METRICS.items()]
-    judged = "rotation_median_deg" if case.mass_kg else "rotation_median_deg_up_to_symmetry"
-    rows.append(("rotation_judged", metrics[judged], "deg"))
+    rotation = "rotation_median_deg" if case.mass_kg else "rotation_median_deg_up_to_symmetry"
+    rows.append(("rotation_judged", metrics[rotation], "deg"))
     if "--fit" in case.arguments and case.mass_kg:
         rows += list(_mass(result["parameters"]["mass"], case.mass_kg))
     elif case.folder == SAMPLE and case.mass_kg:
         rows += list(_actions(out / "actions.csv", SAMPLE / "actions.csv", 9.81 * case.mass_kg))
-    return [*(Row(case.name, *row) for row in rows), *shown]
+    return [*(Row(case.name, *row) for row in rows), *ends]
 
 
 def run_folder(case: Case, work: Path) -> Path:

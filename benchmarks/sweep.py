@@ -25,8 +25,9 @@ from benchmarks.sweep_clips import BODIES, Cell, make
 from benchmarks.tables import write_table
 
 _BASE, _FAST = Cell(), Cell(fps=30.0)  # at 30 frames a second a body passes 30 px in a frame
+_SIZES = {15: 2.0, 20: 2.0, 30: 2.0, 50: 2.0, 80: 2.0, 150: 2.0, 300: 4.0}  # px: m
 AXES: dict[str, dict[str, Cell]] = {
-    "size": {f"{v} px": replace(_BASE, size_px=v) for v in (15, 20, 30, 50, 80, 150, 300)},
+    "size": {f"{v} px": replace(_BASE, size_px=v, distance_m=m) for v, m in _SIZES.items()},
     "blur": {f"{v} px": replace(_FAST, blur_px=v) for v in (0, 4, 8, 16, 28)},
     "noise": {f"{v} of 255": replace(_BASE, noise=v) for v in (5, 10, 20, 40)},
     "occlusion": {f"{v:.0%}": replace(_BASE, covered=v) for v in (0.1, 0.25, 0.5, 0.7)},

@@ -1,8 +1,8 @@
 """Clips that differ in one thing: size in the frame, motion blur, noise, partial occlusion, or background.
 
-`make` writes one clip of a thrown body in the layout of `benchmarks.clips`. The body flies freely, 2 m from a static
+`make` writes one clip of a thrown body in the layout of `benchmarks.clips`. The body flies freely before a static
 camera of 640x480 pixels. Its size in the frame comes from its size in metres, so that its path in the frame stays the
-same. Frames are rasterised with two lights and no path tracer: a clip takes one to ten seconds.
+same. Frames are rasterised with two lights and no path tracer: a clip takes two to ten seconds.
 
 Limits: no shadows, no reflections, no floor. So these clips are easier than filmed ones with the same numbers.
 """
@@ -28,9 +28,8 @@ from vid2phys.types import Array, Camera
 
 Light = NDArray[Any]  # float32, linear
 BODIES = {"box": (0.12, 0.08, 0.05), "l_shape": (0.13, 0.09, 0.035, 0.03)}
-WIDTH, HEIGHT, FOCAL_PX, DISTANCE_M = 640, 480, 800.0, 2.0
+WIDTH, HEIGHT, FOCAL_PX = 640, 480, 800.0
 _CENTER_M = 5.0  # height of the middle of the path: the body meets no floor
-LENS = Lens((0.0, -DISTANCE_M, _CENTER_M), (0.0, 0.0, _CENTER_M), FOCAL_PX, (322.3, 236.1), (WIDTH, HEIGHT))
 _LONGEST_S, _MARGIN_PX, _GRAVITY = 0.85, 20, 9.81
 _COLOR = np.array([196, 98, 52], np.uint8)
 _LIGHTS = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))  # direction of travel in camera axes, strength
@@ -49,6 +48,7 @@ class Cell:
         patches: number of rectangles and ellipses of random colours in the background.
         own_color: share of these that have the body's colour.
         fps: frames a second.
+        distance_m: from the camera. A large body needs more, so that it stays in the frame for half a second.
     """
 
     size_px: float = 80.0
@@ -58,13 +58,21 @@ class Cell:
     patches: int = 30
     own_color: float = 0.0
     fps: float = 60.0
+    distance_m: float = 2.0
+
+    @property
+    def lens(self) -> Lens:
+        """Return the camera, at the height of the middle of the path."""
+        center = (322.3, 236.1)
+        return Lens((0.0, -self.distance_m, _CENTER_M), (0.0, 0.0, _CENTER_M), FOCAL_PX, center, (WIDTH, HEIGHT))
 
 
 def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
     """Write clip.mp4, mesh.obj, camera.yaml and mocap.csv of a clip. Raises ValueError for more blur than motion."""
     rng = np.random.default_rng([seed, 9])
     solid, motion, frames = _scaled(cell, body, rng)
-    camera = Camera(LENS.matrix(), WIDTH, HEIGHT, camera_to_world=LENS.camera_to_world())
+    lens = cell.lens
+    camera = Camera(lens.matrix(), WIDTH, HEIGHT, camera_to_world=lens.camera_to_world())
     background, bars = _background(cell, rng), _bars(cell, rng)
     exposure_s = _exposure_s(cell, motion, frames)
     images = []
@@ -74,17 +82,17 @@ def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
         images.append(_sensed(light, cell.noise, rng))
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
-    files.write_camera(folder / "camera.yaml", folder.name, LENS)
+    files.write_camera(folder / "camera.yaml", folder.name, lens)
     files.write_mocap(folder / "mocap.csv", folder.name, motion, (frames - 1) / cell.fps)
     files.write_video(folder / "clip.mp4", images, cell.fps, (WIDTH, HEIGHT), 18)
 
 
 def _scaled(cell: Cell, body: str, rng: np.random.Generator) -> tuple[Solid, Motion, int]:
     """Return the body at the size that the cell asks for, its motion, and the number of frames."""
-    room_m = (HEIGHT - 1.15 * cell.size_px - 2 * _MARGIN_PX) * DISTANCE_M / FOCAL_PX
+    room_m = (HEIGHT - 1.15 * cell.size_px - 2 * _MARGIN_PX) * cell.distance_m / FOCAL_PX
     duration_s = min(_LONGEST_S, float(np.sqrt(8.0 * room_m / _GRAVITY)))
     frames = int(duration_s * cell.fps)
-    aside_m = min(0.5, (0.5 * WIDTH - 0.6 * cell.size_px - _MARGIN_PX) * DISTANCE_M / FOCAL_PX)
+    aside_m = min(0.5, (0.5 * WIDTH - 0.6 * cell.size_px - _MARGIN_PX) * cell.distance_m / FOCAL_PX)
     top_m = _GRAVITY * duration_s**2 / 8.0
     throw = Throw(
         (-aside_m, -0.06, _CENTER_M - 0.5 * top_m),
@@ -104,14 +112,14 @@ def _scaled(cell: Cell, body: str, rng: np.random.Generator) -> tuple[Solid, Mot
         position, quats = motion.at(np.arange(frames) / cell.fps)
         rotation = Rotation.from_quat(quats, scalar_first=True).as_matrix()
         points = np.einsum("tij,vj->tvi", rotation, solid.hull) + position[:, None]
-        pixels, _ = LENS.project(points)
+        pixels, _ = cell.lens.project(points)
         factor *= cell.size_px / float(np.ptp(pixels, axis=1).max(axis=1).mean())
     return *scaled(factor), frames
 
 
 def _exposure_s(cell: Cell, motion: Motion, frames: int) -> float:
     """Return the exposure that blurs by `blur_px` in the mean."""
-    pixels, _ = LENS.project(motion.at(np.arange(frames) / cell.fps)[0])
+    pixels, _ = cell.lens.project(motion.at(np.arange(frames) / cell.fps)[0])
     path_px = float(np.linalg.norm(np.diff(pixels, axis=0), axis=1).mean())
     if cell.blur_px > path_px:
         raise ValueError(f"got a blur of {cell.blur_px:g} px; expected at most the path in one frame, {path_px:.1f} px")
