@@ -10,7 +10,7 @@ import numpy as np
 from vid2phys.indices import evenly
 from vid2phys.io.video import read_clip
 
-_COLUMNS, _ROW_PX = 6, 200
+_COLUMNS, _ROW_PX = 6, 140
 
 
 def write_sheet(path: Path, runs: dict[str, Path]) -> None:
@@ -29,6 +29,6 @@ def _row(title: str, video: Path) -> np.ndarray:
     fits = [frame[:, frame.shape[1] // 2 :] for frame in shown]  # the left half is the frame without the fit
     scale = _ROW_PX / fits[0].shape[0]
     row = np.hstack([cv2.resize(fit, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) for fit in fits])
-    band = np.full((24, row.shape[1], 3), 255, np.uint8)
-    cv2.putText(band, title, (6, 17), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (0, 0, 0), 1, cv2.LINE_AA)
+    band = np.full((20, row.shape[1], 3), 255, np.uint8)
+    cv2.putText(band, title, (6, 14), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
     return np.vstack([band, row])
