@@ -1,0 +1,182 @@
+"""Clips that differ in one thing: size in the frame, motion blur, noise, partial occlusion, or background.
+
+`make` writes one clip of a thrown body in the layout of `benchmarks.clips`. The body flies freely before a static
+camera of 640x480 pixels. Its size in the frame comes from its size in metres, so that its path in the frame stays the
+same. Frames are rasterised with two lights and no path tracer: a clip takes two to ten seconds.
+
+Limits: no shadows, no reflections, no floor. So these clips are easier than filmed ones with the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from benchmarks.clips import files
+from benchmarks.clips.appearance import Lens, Surface
+from benchmarks.clips.bodies import Body, Solid, build
+from benchmarks.clips.motion import Motion, Throw
+from vid2phys.engine.render.rasterizer import lambert, rasterize_camera
+from vid2phys.risp.appearance.backgrounds import fractal_noise, random_color, to_linear
+from vid2phys.types import Array, Camera
+
+Light = NDArray[Any]  # float32, linear
+BODIES = {"box": (0.12, 0.08, 0.05), "l_shape": (0.13, 0.09, 0.035, 0.03)}
+WIDTH, HEIGHT, FOCAL_PX = 640, 480, 800.0
+_CENTER_M = 5.0  # height of the middle of the path: the body meets no floor
+_LONGEST_S, _MARGIN_PX, _GRAVITY = 0.85, 20, 9.81
+_COLOR = np.array([196, 98, 52], np.uint8)
+_LIGHTS = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))  # direction of travel in camera axes, strength
+_SUPERSAMPLE = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a clip shows.
+
+    Attributes:
+        size_px: mean over the clip of the longer side of the body's bounding box.
+        blur_px: mean path of the body's centre in one exposure.
+        noise: standard deviation of the sensor's noise, of 255 levels.
+        covered: share of the frame that vertical bars before the body cover.
+        patches: number of rectangles and ellipses of random colours in the background.
+        own_color: share of these that have the body's colour.
+        fps: frames a second.
+        distance_m: from the camera. A large body needs more, so that it stays in the frame for half a second.
+    """
+
+    size_px: float = 80.0
+    blur_px: float = 0.0
+    noise: float = 2.0
+    covered: float = 0.0
+    patches: int = 30
+    own_color: float = 0.0
+    fps: float = 60.0
+    distance_m: float = 2.0
+
+    @property
+    def lens(self) -> Lens:
+        """Return the camera, at the height of the middle of the path."""
+        center = (322.3, 236.1)
+        return Lens((0.0, -self.distance_m, _CENTER_M), (0.0, 0.0, _CENTER_M), FOCAL_PX, center, (WIDTH, HEIGHT))
+
+
+def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
+    """Write clip.mp4, mesh.obj, camera.yaml and mocap.csv of a clip. Raises ValueError for more blur than motion."""
+    rng = np.random.default_rng([seed, 9])
+    solid, motion, frames = _scaled(cell, body, rng)
+    lens = cell.lens
+    camera = Camera(lens.matrix(), WIDTH, HEIGHT, camera_to_world=lens.camera_to_world())
+    background, bars = _background(cell, rng), _bars(cell, rng)
+    exposure_s = _exposure_s(cell, motion, frames)
+    images = []
+    for k in range(frames):
+        light = _exposed(solid, motion, camera, background, k / cell.fps, exposure_s, cell.blur_px)
+        light = light + bars[..., 3:] * (bars[..., :3] - light)
+        images.append(_sensed(light, cell.noise, rng))
+    folder.mkdir(parents=True)
+    files.write_mesh(folder / "mesh.obj", solid)
+    files.write_camera(folder / "camera.yaml", folder.name, lens)
+    files.write_mocap(folder / "mocap.csv", folder.name, motion, (frames - 1) / cell.fps)
+    files.write_video(folder / "clip.mp4", images, cell.fps, (WIDTH, HEIGHT), 18)
+
+
+def _scaled(cell: Cell, body: str, rng: np.random.Generator) -> tuple[Solid, Motion, int]:
+    """Return the body at the size that the cell asks for, its motion, and the number of frames."""
+    room_m = (HEIGHT - 1.15 * cell.size_px - 2 * _MARGIN_PX) * cell.distance_m / FOCAL_PX
+    duration_s = min(_LONGEST_S, float(np.sqrt(8.0 * room_m / _GRAVITY)))
+    frames = int(duration_s * cell.fps)
+    aside_m = min(0.5, (0.5 * WIDTH - 0.6 * cell.size_px - _MARGIN_PX) * cell.distance_m / FOCAL_PX)
+    top_m = _GRAVITY * duration_s**2 / 8.0
+    throw = Throw(
+        (-aside_m, -0.06, _CENTER_M - 0.5 * top_m),
+        (2.0 * aside_m / duration_s, 0.15, 0.5 * _GRAVITY * duration_s),
+        _three(rng.uniform(-1.5, 1.5, 3)),
+        _three(rng.normal(0.0, 3.0, 3)),
+    )
+
+    def scaled(factor: float) -> tuple[Solid, Motion]:
+        size_m = tuple(factor * side for side in BODIES[body])
+        solid = build(Body(body, size_m, (Surface(),)))
+        return solid, throw.solve(solid, duration_s + 1.0 / cell.fps)
+
+    factor = 1.0
+    for _ in range(2):  # perspective makes the second round differ a little
+        solid, motion = scaled(factor)
+        position, quats = motion.at(np.arange(frames) / cell.fps)
+        rotation = Rotation.from_quat(quats, scalar_first=True).as_matrix()
+        points = np.einsum("tij,vj->tvi", rotation, solid.hull) + position[:, None]
+        pixels, _ = cell.lens.project(points)
+        factor *= cell.size_px / float(np.ptp(pixels, axis=1).max(axis=1).mean())
+    return *scaled(factor), frames
+
+
+def _exposure_s(cell: Cell, motion: Motion, frames: int) -> float:
+    """Return the exposure that blurs by `blur_px` in the mean."""
+    pixels, _ = cell.lens.project(motion.at(np.arange(frames) / cell.fps)[0])
+    path_px = float(np.linalg.norm(np.diff(pixels, axis=0), axis=1).mean())
+    if cell.blur_px > path_px:
+        raise ValueError(f"got a blur of {cell.blur_px:g} px; expected at most the path in one frame, {path_px:.1f} px")
+    return cell.blur_px / path_px / cell.fps
+
+
+def _exposed(
+    solid: Solid, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, blur_px: float
+) -> Light:
+    """Return linear light [H, W, 3] of one exposure about a time."""
+    count = max(1, int(np.ceil(1.5 * blur_px)))
+    shares = (np.arange(count) + 0.5) / count - 0.5
+    position, quats = motion.at(time_s + exposure_s * shares)
+    assert camera.camera_to_world is not None
+    axes, place = camera.camera_to_world[:3, :3], camera.camera_to_world[:3, 3]
+    rgba = np.zeros((HEIGHT, WIDTH, 4), np.float32)
+    for p, q in zip(position, Rotation.from_quat(quats, scalar_first=True).as_matrix(), strict=True):
+        raster = rasterize_camera((solid.vertices @ q.T + p - place) @ axes, solid.faces, camera, _SUPERSAMPLE)
+        lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in _LIGHTS], axis=0)
+        seen = raster.averaged(to_linear(_COLOR) * lit[raster.faces_seen][..., None])
+        seen[..., :3] *= seen[..., 3:]
+        rgba[raster.image_window] += seen / count
+    return np.asarray(background * (1.0 - rgba[..., 3:]) + rgba[..., :3])
+
+
+def _background(cell: Cell, rng: np.random.Generator) -> Light:
+    """Return linear light [H, W, 3] of a wall of two shades with patches on it."""
+    base = to_linear(np.array([150, 152, 148], np.uint8))
+    shade = cv2.resize(fractal_noise(rng, 256, roughness=1.2), (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
+    light = np.ascontiguousarray(base * (1.0 + 0.12 * shade[..., None]), np.float32)
+    for index in range(cell.patches):
+        color = to_linear((255 * random_color(rng)).astype(np.uint8))
+        if index < cell.own_color * cell.patches:
+            color = to_linear(_COLOR) * np.float32(rng.uniform(0.35, 1.2))
+        center, side = rng.uniform(0, [WIDTH, HEIGHT]), rng.uniform(8.0, 70.0, 2)
+        if rng.random() < 0.5:
+            box = (center.tolist(), side.tolist(), float(rng.uniform(0.0, 180.0)))
+            cv2.fillPoly(light, [np.asarray(cv2.boxPoints(box), np.int32)], color.tolist(), cv2.LINE_AA)
+        else:
+            cv2.ellipse(light, (center.tolist(), side.tolist(), 0.0), color.tolist(), -1)
+    return np.maximum(cv2.GaussianBlur(light, (5, 5), 0.7), 0.0)
+
+
+def _bars(cell: Cell, rng: np.random.Generator) -> Light:
+    """Return light and coverage [H, W, 4] of static vertical bars, two for each width of the body."""
+    bars = np.zeros((HEIGHT, WIDTH, 4), np.float32)
+    bars[..., :3] = to_linear(np.array([92, 84, 70], np.uint8)) * (1.0 + 0.2 * rng.normal(size=(HEIGHT, 1, 1)))
+    bars[..., 3] = (np.arange(WIDTH) / (0.5 * cell.size_px)) % 1.0 < cell.covered
+    return bars
+
+
+def _sensed(light: Light, noise: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    light = np.clip(light, 0.0, 1.0)
+    display = 255.0 * np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    return np.clip(np.round(display + noise * rng.normal(size=display.shape)), 0, 255).astype(np.uint8)
+
+
+def _three(values: Array) -> tuple[float, float, float]:
+    x, y, z = (float(v) for v in values)
+    return (x, y, z)
