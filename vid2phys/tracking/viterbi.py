@@ -28,6 +28,8 @@ class RotationMotion:
     """Standard deviation of a frame's orientation, rad."""
     rate_rad_s: float = float(np.radians(400.0))
     """Standard deviation of the rate of turning of an unknown body, rad/s."""
+    fast_nats: float = 0.2
+    """Cost of each frame at this rate, nats: a symmetric body that turns by an element in each frame looks the same."""
     rate_growth: float = 6.0**2
     """Growth of the variance of a rate without impacts, rad^2/s^3."""
     impact_nats: float = 4.0
@@ -135,10 +137,10 @@ def _rotation_paths(
     quat: Array,
     log_distance: Array,
     times_s: Array,
-    motion: tuple[float, float, float, float, int, float, float, float],
+    motion: tuple[float, float, float, float, float, int, float, float, float],
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the same for orientations quat [N, S, 4]; motion: the fields of `RotationMotion`."""
-    std, rate_std, growth, impact, max_skipped, skip, most, away_std = motion
+    std, rate_std, fast, growth, impact, max_skipped, skip, most, away_std = motion
     count, states = cost.shape
     total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
     rate, variance = np.zeros((count, states, 3)), np.full(cost.shape, rate_std**2)
@@ -157,7 +159,8 @@ def _rotation_paths(
                     going_on = _rotation_cost(ahead, quat[t, k], spread, std)
                     hit = _rotation_cost(quat[last, s], quat[t, k], (rate_std * span) ** 2, std) + impact
                     apart = 0.5 * ((log_distance[t, k] - log_distance[last, s]) / away_std) ** 2
-                    step[s, k], steady[s, k] = min(min(going_on, hit) + apart, most), going_on <= hit
+                    turning = fast * (_angle(quat[last, s], quat[t, k]) / (rate_std * span)) ** 2
+                    step[s, k], steady[s, k] = min(min(going_on, hit) + turning + apart, most), going_on <= hit
             better = _advance(total[last], step, skipped, cost[t], total[t], origin[t], last)
             for k in range(states):
                 if not better[k]:
@@ -175,10 +178,14 @@ def _rotation_paths(
 @_compiled
 def _rotation_cost(before: Array, after: Array, spread: float, std: float) -> float:
     """Return the cost of the orientation `after` where `before` is expected, with a variance `spread`, rad^2."""
-    dot = abs((before * after).sum())
-    angle = 2.0 * np.arccos(min(dot, 1.0))
+    angle = _angle(before, after)
     widened = 1.0 + spread / (2.0 * std**2)
     return 0.5 * angle**2 / (2.0 * std**2 * widened) + 1.5 * np.log(widened)
+
+
+@_compiled
+def _angle(before: Array, after: Array) -> float:
+    return 2.0 * np.arccos(min(abs((before * after).sum()), 1.0))
 
 
 @_compiled

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 CLOSE_NATS = 30.0  # recorded actions help to choose between hypotheses whose evidence by pixels differs by less
 DOUBTFUL_SHARE = 0.15  # share of frames without support of the image from which on the result is doubtful
 SURE_QUALITY = 0.5  # detections of a lower quality may be of something else
+STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good tracks have 0 to 1.8, bad ones 2.2 to 7
+SMALL_PX = 45.0  # size of a body below which its orientation jumps for this reason
+FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
@@ -404,10 +407,7 @@ def _lost_notes(inputs: Inputs, tracked: Track) -> list[str]:
 def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
-        if quality > SURE_OVERLAP:
-            return []
-        got = f"the silhouette of the mesh and what moves overlap by {quality:.2f} of 1"
-        return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
+        return _silhouette_notes(inputs, tracked, quality)
     if quality > SURE_QUALITY:
         return []
     return [
@@ -416,6 +416,27 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
             "units, look at the overlay, or film closer"
         )
     ]
+
+
+def _silhouette_notes(inputs: Inputs, tracked: Track, overlap: float) -> list[str]:
+    """Return doubts about a track by silhouettes: the mesh does not fit, or poses jump from frame to frame."""
+    from vid2phys.risp.shape.symmetry import axes_of_revolution
+    from vid2phys.tracking.steadiness import steadiness
+
+    if overlap < SURE_OVERLAP:
+        got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
+        return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
+    steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
+    if steady is None or steady.jitter_deg < STEADY_DEG:
+        return []
+    distance_m = float(np.median(np.linalg.norm(tracked.poses.pose.translation[tracked.tracked], axis=-1)))
+    size_px = 2.0 * inputs.mesh.radius_m / distance_m * float(inputs.camera.K[0, 0])
+    got = f"the orientation jumps by {steady.jitter_deg:.0f} deg between adjacent frames"
+    if size_px < SMALL_PX:
+        return [doubt(f"{got}: at {size_px:.0f} px the body is too small; film closer")]
+    if steady.step_deg > FAST_DEG:
+        return [doubt(f"{got}: it turns {steady.step_deg:.0f} deg a frame; film with more frames a second")]
+    return [doubt(f"{got}: the body is blurred or partly hidden, or the mesh is not the object; look at the overlay")]
 
 
 def _hypothesis_notes(ratio: float | None) -> list[str]:

@@ -1,0 +1,54 @@
+"""How steadily tracked poses move: closed forms of a rotation about a fixed axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from vid2phys.geometry import Pose
+from vid2phys.tracking.steadiness import steadiness
+
+AXIS = np.array([0.0, 0.6, 0.8])
+ALL = np.ones(40, dtype=bool)
+
+
+def _spinning(deg_a_frame: float, wobble_deg: float = 0.0) -> Pose:
+    """A body that rotates steadily about AXIS; every other frame is off by a wobble about camera x."""
+    spin = Rotation.from_rotvec(np.radians(deg_a_frame) * np.arange(40)[:, None] * AXIS)
+    off = Rotation.from_rotvec(np.radians(wobble_deg) * (np.arange(40) % 2)[:, None] * [1.0, 0.0, 0.0])
+    return Pose((off * spin).as_matrix(), np.tile([0.0, 0.0, 2.0], (40, 1)))
+
+
+def test_a_steady_rotation_does_not_jump() -> None:
+    found = steadiness(_spinning(9.0), ALL)
+    assert found is not None
+    assert (found.jitter_deg, found.jitter_distance) == pytest.approx((0.0, 0.0), abs=1e-5)
+    assert found.step_deg == pytest.approx(9.0)
+
+
+def test_frames_that_err_by_a_degree_jump_by_two() -> None:
+    found = steadiness(_spinning(0.0, 1.0), ALL)
+    assert found is not None
+    assert found.jitter_deg == pytest.approx(2.0)
+
+
+def test_distance_is_compared_by_its_logarithm() -> None:
+    pose = _spinning(0.0)
+    pose.translation[::2] *= 1.01
+    found = steadiness(pose, ALL)
+    assert found is not None
+    assert found.jitter_distance == pytest.approx(2.0 * np.log(1.01))
+
+
+def test_rotation_that_is_not_seen_does_not_jump() -> None:
+    """Spin about the axis of revolution, in body axes: random from frame to frame."""
+    spin = Rotation.from_rotvec(np.random.default_rng(0).uniform(-3.0, 3.0, (40, 1)) * AXIS)
+    pose = Pose(spin.as_matrix(), np.tile([0.0, 0.0, 2.0], (40, 1)))
+    plain, of_revolution = steadiness(pose, ALL), steadiness(pose, ALL, [AXIS])
+    assert plain is not None and plain.jitter_deg > 20.0
+    assert of_revolution is not None and of_revolution.jitter_deg == pytest.approx(0.0, abs=1e-5)
+
+
+def test_frames_apart_are_not_compared() -> None:
+    assert steadiness(_spinning(9.0), np.arange(40) % 3 < 2) is None
