@@ -57,7 +57,19 @@ def test_frame_numbers_count_in_the_whole_clip() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "3.2s", "3.2:41,23", "3.2s:41", "3.2s:41,23,5", "s:1,2", "3.2s:a,b", "-1:1,2", "nans:1,2", "1s:inf,2", "1s:1:2"],
+    [
+        "",
+        "3.2s",
+        "3.2:41,23",
+        "3.2s:41",
+        "3.2s:41,23,5",
+        "s:1,2",
+        "3.2s:a,b",
+        "-1:1,2",
+        "nans:1,2",
+        "1s:inf,2",
+        "1s:1:2",
+    ],
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"--hint .*; expected TIME:X,Y.*; `vid2phys hint CLIP`"):

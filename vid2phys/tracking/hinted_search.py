@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
@@ -227,18 +228,23 @@ def steady(path: Sequence[Fit | None], row: int, least_nats: float, least_overla
     return good
 
 
-def is_reached(known: Mapping[int, Pose], i: int, pose: Pose, radius_m: float) -> bool:
-    """Return whether a body at known poses of some frames may have this pose in frame i.
+def within_reach(log_ratio: Ratio, camera: Camera, known: Mapping[int, Pose], i: int, radius_m: float) -> Ratio:
+    """Return the foreground of frame i without what a body at known poses of some frames cannot reach.
 
-    It moves less than its radius from frame to frame, and is at most its diameter off. Any pose may be where none is
-    known.
+    It moves less than its radius from frame to frame, and is at most its diameter off. All of the frame counts where no
+    pose is known.
     """
     if not known:
-        return True
+        return log_ratio
     k = min(known, key=lambda other: abs(other - i))
-    here, there = (t / np.linalg.norm(t) for t in (pose.translation, known[k].translation))
-    reach = (2.0 + abs(i - k)) * radius_m / float(np.linalg.norm(known[k].translation))
-    return float(np.arccos(np.clip(here @ there, -1.0, 1.0))) < reach
+    place = known[k].translation
+    bearing = place[:2] / place[2]
+    px = float(np.sqrt(abs(np.linalg.det(bearing_jacobian_to_pixels(camera, bearing)))))
+    reach = (3.0 + abs(i - k)) * radius_m / float(place[2]) * px
+    x, y = bearings_to_pixels(camera, bearing)
+    rows, columns = np.ogrid[: log_ratio.shape[0], : log_ratio.shape[1]]
+    inside = (columns - x) ** 2 + (rows - y) ** 2 < reach**2
+    return np.where(inside, log_ratio, np.minimum(log_ratio, -np.float32(1.0)))
 
 
 def is_at_hint(track: Track, hint: Hint, clip: Clip, camera: Camera, mesh: Mesh) -> bool:

@@ -43,10 +43,10 @@ from vid2phys.tracking.hinted_search import (
     HintedFrame,
     HintedRow,
     is_at_hint,
-    is_reached,
     no_object,
     steady,
     unchanged,
+    within_reach,
 )
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
@@ -315,6 +315,8 @@ class MeshTracker:
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
         self._report(0.5)
         again = self._searched(self._weakest(found))
+        if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
+            again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
         return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
 
@@ -361,9 +363,9 @@ class MeshTracker:
         return chosen
 
     def _detected(self, i: int, seen: FrameForeground) -> list[Fit]:
-        """Return the fits of a search in a frame, without those that a hint excludes."""
-        fits = detect(self.silhouettes, seen)
-        return [fit for fit in fits if is_reached(self.known, i, fit.pose, self.mesh.radius_m)]
+        """Return the fits of a search in a frame, where a hint does not exclude the body."""
+        near = within_reach(seen.log_ratio, self.camera, self.known, i, self.mesh.radius_m)
+        return detect(self.silhouettes, replace(seen, log_ratio=near))
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames."""
