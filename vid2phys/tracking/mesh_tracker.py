@@ -303,9 +303,7 @@ class MeshTracker:
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
-        self.foreground = Foreground.of(self.frames)
-        if self.texture is not None:
-            self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
+        self.begin()
         self.evidence = np.zeros(len(self.shape.rotations))
         anchors = self._teach() if self.hinted is None else self._teach_at_hint(self.hinted)
         if not anchors:
@@ -319,6 +317,21 @@ class MeshTracker:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
         return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
+
+    def begin(self) -> None:
+        """Learn the background, before any pose is known."""
+        self.foreground = Foreground.of(self.frames)
+        if self.texture is not None:
+            self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
+
+    def at_hint(self, hinted: HintedRow) -> list[Fit]:
+        """Return the poses that explain the frame of a hint, the best first; none where nothing there fits.
+
+        `begin` comes before.
+        """
+        camera = self.camera.at(hinted.row)
+        frame = HintedFrame.of(self.frames[hinted.row], self.foreground, camera, self.solid, hinted.hint)
+        return self._distinct_fits([one.fit for one in frame.search(self.silhouettes)])
 
     def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
         """Return frames to search: in each stretch of the clip the one that is explained worst."""
@@ -338,8 +351,7 @@ class MeshTracker:
     def _teach_at_hint(self, hinted: HintedRow) -> dict[int, list[Fit]]:
         """Learn colours and background from a hint, and along the motion that begins there; return fits by frame."""
         row, config = hinted.row, self.config
-        frame = HintedFrame.of(self.frames[row], self.foreground, self.camera.at(row), self.solid, hinted.hint)
-        fits = self._distinct_fits([one.fit for one in frame.search(self.silhouettes)])
+        fits = self.at_hint(hinted)
         if not fits:
             raise no_object(hinted.hint, self.mesh)
         self.moved, self.known = True, {row: fits[0].pose}
