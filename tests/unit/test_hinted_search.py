@@ -33,7 +33,7 @@ def _clip(images: list[NDArray[np.uint8]], name: str = "made") -> Clip:
     return Clip(ArrayFrames(np.stack(images)), np.arange(len(images)) / FPS, CAMERA.width, CAMERA.height, name)
 
 
-def _still(frames: int = 12) -> Clip:
+def _still(frames: int = 40) -> Clip:
     """Return a clip of a box that rests."""
     return _clip([photograph(MESH, POSE, wall(), seed) for seed in range(frames)], "still")
 

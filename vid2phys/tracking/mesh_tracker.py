@@ -273,6 +273,7 @@ class MeshTracker:
         moved: whether anything was foreground in any frame that was searched.
         hinted: where the body is in one frame, by a hint of the user.
         known: poses that agree with the hint, by frame; empty without a hint.
+        resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
         foreground: colours of body and scene, as far as they are learned.
     """
@@ -288,6 +289,7 @@ class MeshTracker:
     moved: bool = False
     hinted: HintedRow | None = None
     known: dict[int, Pose] = field(default_factory=dict)
+    resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
     foreground: Foreground = field(init=False)
 
@@ -356,7 +358,8 @@ class MeshTracker:
             raise no_object(hinted.hint, self.mesh)
         self.moved, self.known = True, {row: fits[0].pose}
         resting = unchanged(self.frames[row], self.foreground, self._mask(fits[0].pose))
-        self._learn({i: fits[0] for i in (row, *resting)})
+        self.resting = dict.fromkeys(resting, fits[0])
+        self._learn({row: fits[0]})
         anchor = self._seen(row).judged(fits[0].pose, fits[0].contour)
         path = self._joined(self._followed({row: [replace(fit, nats=anchor.nats) for fit in fits]}))
         good = steady(path, row, config.hinted_share * anchor.nats, config.lost_overlap)
@@ -411,7 +414,7 @@ class MeshTracker:
         return each + shown.explained(self.texture.colors[int(np.argmax(each))])[1]
 
     def _learn(self, fits: dict[int, Fit]) -> None:
-        shown = {i: mask for i, fit in fits.items() if (mask := self._mask(fit.pose)) is not None}
+        shown = {i: mask for i, fit in (self.resting | fits).items() if (mask := self._mask(fit.pose)) is not None}
         self.foreground = self.foreground.learned(self.frames, shown)
 
     def _mask(self, pose: Pose) -> Mask | None:
