@@ -40,6 +40,8 @@ class HintedSearchConfig:
 
     discs: tuple[float, ...] = (0.025, 0.05, 0.1, 0.2)
     """Radii of the discs about a click, as shares of the frame's height."""
+    discs_in_box: tuple[float, ...] = (0.4, 0.8)
+    """Radii of the discs about the middle of a box, as shares of half of its width."""
     window: float = 3.0
     """Half of the width of the window that GrabCut segments, in radii of the disc or halves of the box."""
     window_px: int = 160
@@ -54,6 +56,8 @@ class HintedSearchConfig:
     """Width of the surroundings of a silhouette, in square roots of its area."""
     uniform_share: float = 0.1
     """Share of pixels that may have any colour, on both sides."""
+    most_share: float = 0.4
+    """Largest share of the frame that a body covers."""
     moving_share: float = 0.3
     """Share of the hint's pixels that are foreground, from which on the body moves."""
     least_overlap: float = 0.7
@@ -71,16 +75,18 @@ class HintedFit:
         fit: the pose, judged by the colours of both sides of its own silhouette.
         nats: its evidence, less that of pixels around the silhouette that resemble the body.
         side_px: square root of the silhouette's area, px.
+        agreement: intersection over union of the hint's box and that around the silhouette; 1 for a click.
     """
 
     fit: Fit
     nats: float
     side_px: float
+    agreement: float
 
     @property
     def rank(self) -> float:
         """Return how good the pose is among others: large regions have much evidence, also where they fit badly."""
-        return self.nats / float(np.sqrt(self.side_px)) * self.fit.overlap**4
+        return self.nats / self.side_px * self.fit.overlap**4 * (0.2 + 0.8 * self.agreement)
 
 
 @dataclass(frozen=True)
@@ -140,14 +146,14 @@ class HintedFrame:
         fit, ratio = own.judged(fit.pose, fit.contour), own.log_ratio
         side = float(np.sqrt(mask.sum()))
         missed = float(np.maximum(ratio[~mask], 0.0).sum()) / (own.config.correlated_sides * side)
-        return HintedFit(fit, fit.nats - missed, side)
+        return HintedFit(fit, fit.nats - missed, side, _agreement(mask, self.hint))
 
     def _colored(self, pose: Pose) -> FrameForeground | None:
         """Return the frame segmented by the colours inside and around a pose's silhouette."""
         import cv2
 
         config, frame, mask = self.config, self.seen.frame, self._mask(pose)
-        if mask is None:
+        if mask is None or mask.mean() > config.most_share:
             return None
         width = max(5, round(config.around * float(np.sqrt(mask.sum()))))
         edge, wide = (cv2.dilate(mask.astype(np.uint8), np.ones((k, k), np.uint8)) > 0 for k in (3, 2 * width + 1))
@@ -262,6 +268,17 @@ def _is_touched(place: tuple[slice, slice, Mask], hint: Hint) -> bool:
     return bool(((x > x0 - 2.5) & (x < x1 + 2.5) & (y > y0 - 2.5) & (y < y1 + 2.5)).any())
 
 
+def _agreement(mask: Mask, hint: Hint) -> float:
+    """Return the intersection over union of a hint's box and that around a silhouette [H, W]; 1 for a click."""
+    if hint.is_click:
+        return 1.0
+    rows, columns = np.nonzero(mask)
+    x0, y0, x1, y1 = hint.corners
+    low, high = np.array([columns.min(), rows.min()]), np.array([columns.max(), rows.max()])
+    common = np.prod(np.maximum(np.minimum(high, (x1, y1)) - np.maximum(low, (x0, y0)), 0.0))
+    return float(common / (np.prod(high - low) + (x1 - x0) * (y1 - y0) - common))
+
+
 def _touched(log_ratio: Ratio, hint: Hint) -> Ratio:
     """Return a foreground without the regions that the hint does not touch."""
     import cv2
@@ -279,14 +296,15 @@ def _segmented(frame: Image, hint: Hint, config: HintedSearchConfig) -> Iterator
     height, width = frame.shape[:2]
     x0, y0, x1, y1 = hint.corners
     middle = np.array([0.5 * (x0 + x1), 0.5 * (y0 + y1)])
-    halves = [np.array([0.5 * (x1 - x0), 0.5 * (y1 - y0)])]
-    if hint.is_click:
-        halves = [np.full(2, share * height) for share in config.discs]
-    for half in halves:
+    box = np.array([0.5 * (x1 - x0), 0.5 * (y1 - y0)])
+    tried = [(np.full(2, share * height), True) for share in config.discs]
+    if not hint.is_click:
+        tried = [(box, False), *((np.full(2, share * box.mean()), True) for share in config.discs_in_box)]
+    for half, is_disc in tried:
         low = np.clip(np.floor(middle - config.window * half), 0, [width, height]).astype(int)
         high = np.clip(np.ceil(middle + config.window * half) + 1, 0, [width, height]).astype(int)
         part = slice(low[1], high[1]), slice(low[0], high[0])
-        inside = _grab_cut(frame[part], middle - low, half, hint.is_click, config)
+        inside = _grab_cut(frame[part], middle - low, half, is_disc, config)
         if inside is None:
             continue
         out = np.full((height, width), -config.nats, np.float32)

@@ -6,7 +6,10 @@ frame all fits are candidates, under every symmetry element of the body. A Viter
 by how steadily the body rotates. The path teaches colours and background once more, and frames that it explains badly
 are searched with these.
 
-Limits: the body must move before a static camera. What holds it, such as a hand, is foreground, too.
+A hint of the user (`hinted_search`) replaces the first search: colours and background are learned along the motion that
+begins there, and each later search stays in reach of it. Then the body need not move.
+
+Limits: a static camera, and without a hint a body that moves. What holds it, such as a hand, is foreground, too.
 """
 
 from __future__ import annotations
