@@ -23,6 +23,7 @@ from vid2phys.commands.configs import (
     ControlConfig,
     EvaluateConfig,
     FitRecordingConfig,
+    HintConfig,
     SimulateConfig,
     TrainConfig,
 )
@@ -92,6 +93,26 @@ def identify(config: IdentifyConfig, json_: JsonOption = False) -> None:
     print_result(result, folder, as_json=json_)
     if result.status.key != "converged":
         raise typer.Exit(EXIT_FIT)
+
+
+def _needed_to_hint(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the fields that have to be given."""
+    return ("clip", "camera") if given["body"] else ("clip", "mesh", "camera")
+
+
+@app.command()
+@asking(HintConfig, needs=_needed_to_hint)
+def hint(config: HintConfig) -> None:
+    """Show a clip on a local page; a click on the object gives its pose there, and the --hint for identify."""
+    from vid2phys.commands.hint import serve
+    from vid2phys.commands.progress import show_progress
+
+    with show_progress() as progress:
+        page = serve(config, progress)
+    with page:
+        print(page.url, flush=True)
+        print("Open this page in a browser; Ctrl-C ends it.", file=sys.stderr)
+        page.run(open_page=config.open_page)
 
 
 @app.command()

@@ -173,6 +173,32 @@ class ControlConfig(ValueOptions, CameraOptions, FilmedBodyOptions, TargetOption
 
 
 @dataclass(frozen=True, kw_only=True)
+class HintConfig(MeshOptions):
+    """What a user asks of `vid2phys hint`."""
+
+    command: ClassVar[str] = "hint"
+
+    clip: Path = field(metadata={"argument": True})
+    """A video or folder of images."""
+    camera: Path
+    """Calibration of the camera: cam.yaml, ROS, Kalibr, OpenCV ...; auto: without a file."""
+    body: str | None = None
+    """A primitive in place of a mesh: ball:d=66mm, box:120x80x50mm, cylinder:d=40mm,h=100mm ..."""
+    from_s: float | None = field(default=None, metadata={"flags": "--from"})
+    """Seconds of the clip's clock at which the part to use begins."""
+    to_s: float | None = field(default=None, metadata={"flags": "--to"})
+    """Seconds of the clip's clock at which the part to use ends."""
+    fps: float | None = None
+    """Frames a second of a folder of images, or in place of a video's own."""
+    stream: int | None = None
+    """Index of the video stream in the file, from 0."""
+    port: int = 0
+    """Port of the page on this machine (default: any free one)."""
+    open_page: bool = field(default=False, metadata={"flags": "--open"})
+    """Open the page in the browser."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogOptions(Options):
     """What a motion capture log leaves open (`io.mocap.load_mocap`)."""
 

@@ -12,7 +12,7 @@ Frames are taken as large as they are: 31 of them are held in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numba
@@ -103,9 +103,12 @@ class Foreground:
     config: ForegroundConfig = DEFAULTS
 
     @staticmethod
-    def of(frames: Indexed, config: ForegroundConfig = DEFAULTS) -> Foreground:
-        """Return the model of a static camera's clip before any pose is known."""
-        rows = evenly(len(frames), config.frames)
+    def of(frames: Indexed, including: Sequence[int] = (), config: ForegroundConfig = DEFAULTS) -> Foreground:
+        """Return the model of a static camera's clip before any pose is known.
+
+        including: frames that may teach the model, beside those that are chosen.
+        """
+        rows = np.union1d(evenly(len(frames), config.frames), np.array(including, dtype=np.int64))
         samples = np.stack([frames[int(i)] for i in rows])
         everywhere = np.ones(samples.shape[:3], dtype=np.bool_)
         first, _ = _background(samples, everywhere)
@@ -139,8 +142,9 @@ class Foreground:
         outside = np.zeros(self.samples.shape[:3], dtype=np.bool_)
         for k, part in known.items():
             outside[k] = ~_grown(part, outside.shape[1:], config.beside_px)
-        used = outside | _other_colors(self.samples, body, self.scene, config.body_nats)
+        used = _other_colors(self.samples, body, self.scene, config.body_nats)
         used |= used.sum(axis=0) < config.min_others  # a thing of the body's colours that is always there
+        used[list(known)] = outside[list(known)]
         background, noise = _background(self.samples, used)
         noise = _floored(noise, config)
         elsewhere, _ = _background(self.samples, outside)

@@ -6,7 +6,10 @@ frame all fits are candidates, under every symmetry element of the body. A Viter
 by how steadily the body rotates. The path teaches colours and background once more, and frames that it explains badly
 are searched with these.
 
-Limits: the body must move before a static camera. What holds it, such as a hand, is foreground, too.
+A hint of the user (`hinted_search`) replaces the first search: colours and background are learned along the motion that
+begins there, and each later search stays in reach of it. Then the body need not move.
+
+Limits: a static camera, and without a hint a body that moves. What holds it, such as a hand, is foreground, too.
 """
 
 from __future__ import annotations
@@ -38,6 +41,16 @@ from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground, Silhouette
+from vid2phys.tracking.hint import Hint
+from vid2phys.tracking.hinted_search import (
+    HintedFrame,
+    HintedRow,
+    is_at_hint,
+    no_object,
+    steady,
+    unchanged,
+    within_reach,
+)
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
@@ -69,6 +82,8 @@ class MeshTrackerConfig:
     """Evidence of a frame, as a share of the frames before, below which the whole frame is searched."""
     stretch: int = 8
     """Number of frames of which one is searched again."""
+    hinted_share: float = 0.5
+    """Evidence of a frame, as a share of that of the hinted frame, below which it teaches nothing."""
     max_searches: int = 5
     """Largest number of such searches in each direction."""
     same: tuple[float, ...] = (0.06, 0.06, 0.06, 0.005, 0.005, 0.03)
@@ -109,6 +124,7 @@ def track_mesh(
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
     config: MeshTrackerConfig = DEFAULTS,
+    hint: Hint | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -120,26 +136,31 @@ def track_mesh(
         calibration: error model of contour fits.
         progress: receives the share of the work that is done.
         config: settings.
+        hint: where the body is in one frame; with it, the body need not move.
 
     Raises:
-        InputError: when the camera moves, nothing moves, or the body is found in no frame.
+        InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
     """
     frames = FrameStore(clip.frames, clip.width, clip.height)
     texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     if texture is not None:
         seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)
-        if seen is not None:
+        if seen is not None and (hint is None or is_at_hint(seen, hint, clip, camera, mesh)):
             return seen
     if camera.moves:
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
+    if hint is not None:
+        tracker.hinted = HintedRow(hint.row(clip), hint)
     found = tracker.run()
     good = _supported(found, config)
     track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
     if not tracker.moved:
         got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
-        raise InputError(got, "a body that moves before a static camera", "film it in motion, or train a model")
+        raise InputError(
+            got, "a body that moves before a static camera", "film it in motion, or show the body with --hint"
+        )
     if not len(good):
         raise InputError(
             f"nothing that moves in '{clip.name}' has the shape of the mesh '{mesh.name}' in any frame",
@@ -273,6 +294,9 @@ class MeshTracker:
         progress: receives the share of the work that is done.
         config: settings.
         moved: whether anything was foreground in any frame that was searched.
+        hinted: where the body is in one frame, by a hint of the user.
+        known: poses that agree with the hint, by frame; empty without a hint.
+        resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
         foreground: colours of body and scene, as far as they are learned.
     """
@@ -286,6 +310,9 @@ class MeshTracker:
     progress: Callable[[float], None] | None = None
     config: MeshTrackerConfig = DEFAULTS
     moved: bool = False
+    hinted: HintedRow | None = None
+    known: dict[int, Pose] = field(default_factory=dict)
+    resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
     foreground: Foreground = field(init=False)
 
@@ -301,11 +328,9 @@ class MeshTracker:
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
-        self.foreground = Foreground.of(self.frames)
-        if self.texture is not None:
-            self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
+        self.begin()
         self.evidence = np.zeros(len(self.shape.rotations))
-        anchors = self._teach()
+        anchors = self._teach() if self.hinted is None else self._teach_at_hint(self.hinted)
         if not anchors:
             return [None] * len(self.frames)
         self._report(0.3)
@@ -313,8 +338,25 @@ class MeshTracker:
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
         self._report(0.5)
         again = self._searched(self._weakest(found))
+        if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
+            again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
         return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
+
+    def begin(self) -> None:
+        """Learn the background, before any pose is known."""
+        self.foreground = Foreground.of(self.frames, () if self.hinted is None else (self.hinted.row,))
+        if self.texture is not None:
+            self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
+
+    def at_hint(self, hinted: HintedRow) -> list[Fit]:
+        """Return the poses that explain the frame of a hint, the best first; none where nothing there fits.
+
+        `begin` comes before.
+        """
+        camera = self.camera.at(hinted.row)
+        frame = HintedFrame.of(self.frames[hinted.row], self.foreground, camera, self.solid, hinted.hint)
+        return self._distinct_fits([one.fit for one in frame.search(self.silhouettes)])
 
     def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
         """Return frames to search: in each stretch of the clip the one that is explained worst."""
@@ -324,12 +366,46 @@ class MeshTracker:
 
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
-        known = self.foreground.rows
-        rows, found = known[evenly(len(known), self.config.taught_frames + 2)[1:-1]].tolist(), dict[int, list[Fit]]()
+        rows, found = self._taught_rows(), dict[int, list[Fit]]()
         for share in self.config.taught_shares:
             found = {i: fits for i, fits in self._searched(rows).items() if fits}
             self._learn({i: fits[0] for i, fits in found.items()}, share)
         return found
+
+    def _teach_at_hint(self, hinted: HintedRow) -> dict[int, list[Fit]]:
+        """Learn colours and background from a hint, and along the motion that begins there; return fits by frame."""
+        row, config = hinted.row, self.config
+        fits = self.at_hint(hinted)
+        if not fits:
+            raise no_object(hinted.hint, self.mesh)
+        self.moved, self.known = True, {row: fits[0].pose}
+        resting = unchanged(self.frames[row], self.foreground, self._mask(fits[0].pose))
+        self.resting = dict.fromkeys(resting, fits[0])
+        self._learn({row: fits[0]})
+        anchor = self._seen(row).judged(fits[0].pose, fits[0].contour)
+        path = self._joined(self._followed({row: [replace(fit, nats=anchor.nats) for fit in fits]}))
+        good = steady(path, row, config.hinted_share * anchor.nats, config.lost_overlap)
+        self.known |= {i: fit.pose for i, fit in good.items()}
+        self._learn({row: fits[0]} | good)
+        return {i: each for i, each in self._searched(self._taught_rows()).items() if each} | {row: fits}
+
+    def _taught_rows(self) -> list[int]:
+        """Return the frames that are searched for colours and background."""
+        known = self.foreground.rows
+        return list(known[evenly(len(known), self.config.taught_frames + 2)[1:-1]].tolist())
+
+    def _distinct_fits(self, fits: Sequence[Fit]) -> list[Fit]:
+        """Return the first fits with different poses, as many as are followed."""
+        chosen: list[Fit] = []
+        for fit in fits:
+            if len(chosen) < self.config.beam and all(not self._same(fit.pose, other.pose) for other in chosen):
+                chosen.append(fit)
+        return chosen
+
+    def _detected(self, i: int, seen: FrameForeground) -> list[Fit]:
+        """Return the fits of a search in a frame, where a hint does not exclude the body."""
+        near = within_reach(seen.log_ratio, self.camera, self.known, i, self.mesh.radius_m)
+        return detect(self.silhouettes, replace(seen, log_ratio=near))
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames."""
@@ -337,7 +413,7 @@ class MeshTracker:
         def search(i: int) -> list[Fit]:
             seen = self._seen(i)
             self.moved |= bool((seen.log_ratio > 0.0).any())
-            found = detect(self.silhouettes, seen)
+            found = self._detected(i, seen)
             if self.texture is None:
                 return found
             return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
@@ -366,29 +442,14 @@ class MeshTracker:
         """Learn from the best share of some fits, by frame."""
         score = {i: fit.overlap * fit.nats for i, fit in fits.items()}
         ranked = sorted(score, key=lambda i: -score[i])[: math.ceil(share * len(score))]
-        good = [i for i in ranked if score[i] > self.config.taught_score * score[ranked[0]]]
-        shown = {i: mask for i in good if (mask := self._mask(fits[i].pose)) is not None}
+        good = {i: fits[i] for i in ranked if score[i] > self.config.taught_score * score[ranked[0]]}
+        shown = {i: mask for i, fit in (self.resting | good).items() if (mask := self._mask(fit.pose)) is not None}
         self.foreground = self.foreground.learned(shown)
 
     def _mask(self, pose: Pose) -> Silhouette | None:
         """Return the silhouette of a pose in the frame: rows, columns and pixels."""
         drawing = draw(pose.apply(self.mesh.vertices), self.mesh.faces)
-        if drawing is None:
-            return None
-        import cv2
-
-        mask, to_frame = (drawing.nearness > 0.0).astype(np.uint8), drawing.to_frame(self.camera)
-        slope, offset = to_frame[:, :2], to_frame[:, 2]
-        height, width = mask.shape
-        corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ slope.T + offset
-        low = np.clip(np.floor(corners.min(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
-        high = np.clip(np.ceil(corners.max(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
-        if (high - low).min() < 2:
-            return None
-        shown = cv2.warpAffine(
-            mask, np.column_stack([slope, offset - low]), tuple((high - low).tolist()), flags=cv2.INTER_NEAREST
-        )
-        return slice(low[1], high[1]), slice(low[0], high[0]), shown > 0
+        return None if drawing is None else drawing.in_frame(self.camera)
 
     def _followed(self, anchors: dict[int, list[Fit]]) -> list[list[Fit]]:
         """Return the candidates of each frame, from anchors followed to the end and to the start."""
@@ -413,7 +474,7 @@ class MeshTracker:
             usual = float(np.median(recent[-15:])) if recent else np.inf
             fresh = list(anchors.get(i, ()))
             if beam and not fresh and best < config.searched_share * usual and searches < config.max_searches:
-                fresh, searches = detect(self.silhouettes, seen), searches + 1
+                fresh, searches = self._detected(i, seen), searches + 1
             kept = max((h.evidence - h.fit.nats for h in reached), default=0.0)
             reached += [Hypothesis(fit, None, kept + fit.nats - 1.0) for fit in fresh]
             beam = self._distinct(reached)

@@ -14,11 +14,12 @@ from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
 from vid2phys.commands.system_choice import DEFAULT_SYSTEM, takes_actions
 from vid2phys.errors import UsageError, unknown_name
+from vid2phys.tracking.hint import Hint
 
 Paths = Path | tuple[Path, ...]
 """One path for all clips, or one path a clip."""
 PART = ("fps", "stream", "from_s", "to_s")
-PER_CLIP = ("camera", "camera_pose", "actions", *PART)
+PER_CLIP = ("camera", "camera_pose", "actions", "hint", "hint_box", *PART)
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
 APPEARANCE = ("shading", "texture")  # parts of the appearance that losses of images may leave out
@@ -61,6 +62,10 @@ class TrackOptions(Options):
     """Keypoints of another tracker (CSV), or observation.npz, in place of the network."""
     body_points: Path | None = None
     """CSV of the points of --observation: name, x_m, y_m, z_m."""
+    hint: str | tuple[str, ...] | None = None
+    """Where the body is, without a model: a click, TIME:X,Y, such as 3.2s:412,233; one a clip."""
+    hint_box: str | tuple[str, ...] | None = None
+    """The same as a box: TIME:X0,Y0,X1,Y1."""
     without: tuple[str, ...] = ()
     """Cues to switch off, comma-separated: contour ..."""
 
@@ -120,6 +125,13 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         """Return the part of a single clip, as `io.video.read_clip` takes it."""
         return {name: getattr(self, name) for name in PART}
 
+    @property
+    def hint_of_clip(self) -> Hint | None:
+        """Return the hint of a single clip's config. Raises InputError for a text that is none."""
+        if isinstance(self.hint_box, str):
+            return Hint.of_box(self.hint_box)
+        return Hint.of_click(self.hint) if isinstance(self.hint, str) else None
+
     def of_each_clip(self) -> tuple[IdentifyConfig, ...]:
         """Return a config for each single clip.
 
@@ -161,6 +173,7 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
             raise UsageError(got, "recorded actions", "use --solver smoothing")
         self._check_observation()
         self._check_camera()
+        self._check_hints()
 
     def _check_solver(self) -> None:
         if self.method not in SOLVERS:
@@ -230,6 +243,23 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         if self.observation is not None and self.observation.suffix == ".npz":
             got = f"--camera auto with --observation {self.observation}"
             raise UsageError(got, "the camera of the run that measured it", "give the camera.yaml of that run")
+
+    def _check_hints(self) -> None:
+        """Check the hints, their texts too."""
+        if self.hint is None and self.hint_box is None:
+            return
+        if self.hint is not None and self.hint_box is not None:
+            raise UsageError("--hint with --hint-box", "one of them", "leave one of them out")
+        flag, given = ("--hint", self.hint) if self.hint_box is None else ("--hint-box", self.hint_box)
+        texts = given if isinstance(given, tuple) else (given,)
+        if len(texts) != len(self.clips):
+            raise UsageError(f"{len(texts)} {flag} for {len(self.clips)} clips", "one a clip", "in the clips' order")
+        if self.shape is None:
+            raise UsageError(f"{flag} for a body on a known base", "a rigid body with its --mesh", "leave it out")
+        if self.observation is not None:
+            raise UsageError(f"{flag} with --observation, which needs no tracker", "one of them", "leave one out")
+        for text in texts:
+            (Hint.of_click if flag == "--hint" else Hint.of_box)(str(text))
 
     def _check_observation(self) -> None:
         """Check the keypoints of another tracker."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vid2phys.error_model import Calibration
     from vid2phys.io.focal_length import FocalPrior
     from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.tracking.hint import Hint
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh
 
 LEAST_TRACKED = 0.5  # of the frames
@@ -45,7 +46,7 @@ class Inputs:
     holds its own notes. body: the body of a system on a known base; None for a rigid body. untrained: symmetry and
     keypoints of a rigid body without a model. focal: what is known of the focal length of a camera whose pose is not
     known: its motion gives the pose (`estimated_camera`). None where the pose is known. camera_estimate: what the
-    motion gave.
+    motion gave. hint: where the body is in one frame.
     """
 
     clip: Clip
@@ -61,6 +62,7 @@ class Inputs:
     untrained: Shape | None = None
     focal: FocalPrior | None = None
     camera_estimate: EstimatedCamera | None = None
+    hint: Hint | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -147,6 +149,7 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
         filmed = read_filmed(config, actions)
         _require_poses(config, filmed)
         one = replace(first, clip=filmed.clip, camera=filmed.camera, camera_to_world=filmed.camera_to_world)
+        one = replace(one, hint=_checked_hint(config, filmed.clip))
         found.append(replace(one, actions=actions, warnings=(*of_all, *filmed.notes)))
     require_frames(found)
     return found
@@ -297,7 +300,19 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
             notes = (*notes, f"{got}; for more accuracy run `{command}` ({TRAINING_TIME})")
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
-    return replace(inputs, untrained=untrained, focal=filmed.focal)
+    hint = _checked_hint(config, clip)
+    if hint is not None and model is not None:
+        used = f"{hint.flag} is not used: the trained model finds the body; `--model none` uses it"
+        inputs = replace(inputs, warnings=(*notes, used))
+    return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint)
+
+
+def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:
+    """Return the hint of a clip. Raises InputError for one outside of the clip or its frames."""
+    hint = config.hint_of_clip
+    if hint is not None:
+        hint.row(clip)
+    return hint
 
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:

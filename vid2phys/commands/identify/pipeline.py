@@ -149,7 +149,8 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
 
     assert inputs.untrained is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
-    return track_mesh(inputs.clip, inputs.camera, inputs.mesh, inputs.untrained, inputs.calibration, share)
+    given = inputs.clip, inputs.camera, inputs.mesh, inputs.untrained, inputs.calibration
+    return track_mesh(*given, share, hint=inputs.hint)
 
 
 def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:

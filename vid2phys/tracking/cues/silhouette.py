@@ -56,6 +56,22 @@ class Drawing:
         slope = bearing_jacobian_to_pixels(camera, bearing) / self.focal
         return np.column_stack([slope, bearings_to_pixels(camera, bearing) - slope @ middle])
 
+    def in_frame(self, camera: Camera) -> tuple[slice, slice, NDArray[np.bool_]] | None:
+        """Return rows and columns of the frame that hold the body, and which of their pixels show it; None for none."""
+        import cv2
+
+        mask, to_frame = (self.nearness > 0.0).astype(np.uint8), self.to_frame(camera)
+        slope, offset = to_frame[:, :2], to_frame[:, 2]
+        height, width = mask.shape
+        corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ slope.T + offset
+        low = np.clip(np.floor(corners.min(axis=0)), 0, [camera.width, camera.height]).astype(int)
+        high = np.clip(np.ceil(corners.max(axis=0)), 0, [camera.width, camera.height]).astype(int)
+        if (high - low).min() < 2:
+            return None
+        affine = np.column_stack([slope, offset - low])
+        shown = cv2.warpAffine(mask, affine, tuple((high - low).tolist()), flags=cv2.INTER_NEAREST)
+        return slice(low[1], high[1]), slice(low[0], high[0]), shown > 0
+
 
 def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = DEFAULTS) -> Drawing | None:
     """Draw a mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
