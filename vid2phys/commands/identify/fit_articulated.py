@@ -52,7 +52,7 @@ def estimate(
     """Fit one or more clips that share the parameters, each from its own start.
 
     Clips without a start are left out, and their results state so. With `options.refine`, frames are detected again
-    from the fitted motion (`reinitialise`).
+    from the fitted motion (`reinitialise`), unless the body was tracked without a model.
     """
     from vid2phys.solvers import configuration_shooting, measurements
 
@@ -65,7 +65,7 @@ def estimate(
     if begun:
         progress("fitting")
         solutions = configuration_shooting.solve_clips([problems[g] for g in begun], body, list(begun.values()))
-        if options.refine:
+        if options.refine and several[0].model is not None:
             progress("re-initialising")
             shown = [Shown.of(several[g], body) for g in begun]
             again, solutions = reinitialise(shown, [problems[g] for g in begun], [tracks[g] for g in begun], solutions)

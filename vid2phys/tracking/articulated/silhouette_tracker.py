@@ -29,7 +29,7 @@ from vid2phys.indices import evenly
 from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.silhouette_fit import Fit, FrameFit
-from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch, Grid
+from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.first_pass import FrameStore
@@ -135,16 +135,16 @@ def _track(
     """Return the track of the fits of T frames."""
     count, size = len(times_s), len(body.rest)
     rows = np.flatnonzero(tracked)
-    fits = [fit for i in rows if (fit := found[i]) is not None]
+    fits = [fit for fit, shown in zip(found, tracked, strict=True) if shown and fit is not None]
     at = unwrapped(np.array([fit.configuration for fit in fits]), body)
     known = [fit.covariance for fit in fits if fit.covariance is not None]
     usual = np.median(known, axis=0) if known else np.diag(body.prior_std**2)
     covariance = np.array([usual if fit.covariance is None else fit.covariance for fit in fits])
     scale = per_coordinate(calibration.contour_scale, size)
     covariance = smoothed(covariance, times_s[rows]) * scale[:, None] * scale
-    columns = np.linalg.cholesky(covariance)
+    columns = np.asarray(np.linalg.cholesky(covariance), dtype=float)
     correlation_s = per_coordinate(calibration.contour_correlation_s, size)
-    own = config.independent_share**2 * covariance
+    own = np.asarray(config.independent_share**2 * covariance, dtype=float)
     measured = ConfigurationMeasurement(at, own, columns, correlation_s, np.ones(len(rows), bool), "silhouette")
     nothing = _observation_of_nothing(times_s, body, correlation_s)
     configurations, covariances = np.full((count, size), np.nan), np.full((count, size, size), np.nan)
