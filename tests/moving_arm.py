@@ -1,4 +1,4 @@
-"""Serial arms of boxes that move before a wall, drawn from their own forward kinematics, with known joint coordinates."""
+"""Serial arms of boxes that move before a wall, drawn from their own forward kinematics, with known coordinates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
-from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import invert_transform, look_at
@@ -132,14 +131,8 @@ def camera_of(towards: tuple[float, float, float], at: tuple[float, float, float
     return Camera(K, width, height, camera_to_world=look_at(np.array(towards), np.array(at)))
 
 
-def arm_clip(
-    links: tuple[Link, ...],
-    camera: Camera,
-    coordinates: Array,
-    seed: int = 0,
-    background: NDArray[np.float64] | None = None,
-) -> Clip:
+def arm_clip(links: tuple[Link, ...], camera: Camera, coordinates: Array, seed: int = 0) -> Clip:
     """Return the clip of an arm with joint coordinates [T, D]."""
-    behind = wall(camera, seed) if background is None else background
+    behind = wall(camera, seed)
     images = np.stack([photograph(links, camera, each, behind, i) for i, each in enumerate(coordinates)])
     return array_clip(images, np.arange(len(images)) / FPS, "arm")

@@ -52,7 +52,7 @@ class SteadyMotion:
     """Standard deviation of an unknown rate, per s."""
     rate_growth: float = 30.0**2
     """Growth of the variance of a rate, per s^3."""
-    max_jump_nats: float = 12.0
+    max_jump_nats: float = 25.0
     """Largest cost of a step, nats."""
     periods: tuple[float, ...] = ()
     """Period of each coordinate, zero without one; empty where none has one."""

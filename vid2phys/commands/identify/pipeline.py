@@ -160,7 +160,7 @@ def track_configuration(inputs: Inputs, progress: Progress = silent) -> Configur
     assert inputs.body is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
     if inputs.model is None:
-        return track_silhouettes(inputs.clip, inputs.camera, inputs.body, inputs.calibration, share)
+        return track_silhouettes(inputs.clip, inputs.camera, inputs.body, share)
     return track_configurations(inputs.clip, inputs.camera, inputs.network, inputs.body, progress=share)
 
 

@@ -120,6 +120,10 @@ class ArticulatedBody(ABC):
         step, whole = np.asarray(b) - np.asarray(a), np.where(periods > 0.0, periods, 1.0)
         return np.asarray(step - np.where(periods > 0.0, whole * np.round(step / whole), 0.0))
 
+    def all_vertices(self, configurations: Array) -> Array:
+        """Return the vertices [N, V, 3] in configurations [N, D], m."""
+        return np.stack([self.vertices(each) for each in configurations])
+
     def surface(self, configuration: Array) -> Array:
         """Return places [M, 3] all over the surface in a configuration, m: the vertices, and more where they are
         sparse."""

@@ -74,6 +74,10 @@ class JointBody(ArticulatedBody):
         """See `ArticulatedBody.is_angle`."""
         return np.array([kind == "revolute" for kind in self.system.robot.joint_types])
 
+    def all_vertices(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.all_vertices`."""
+        return self._placed(configurations, *self._vertices_in_links)
+
     def surface(self, configuration: Array) -> Array:
         """See `ArticulatedBody.surface`."""
         return self._placed(configuration, *self._places_in_links)

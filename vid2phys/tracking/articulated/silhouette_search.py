@@ -12,7 +12,8 @@ Limits: with more than about six joints the first configurations are sparse, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +46,8 @@ class SilhouetteSearchConfig:
     """Standard deviations of the variations in each round, in units of the coordinates."""
     chunk: int = 512
     """Number of silhouettes that are compared at once."""
+    chunk_vertices: int = 200_000
+    """Number of vertices that are placed at once."""
     static_m: float = 1e-4
     """Least motion of a part that counts as moved, m."""
 
@@ -88,6 +91,25 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some faces of a mesh.
+
+    Attributes:
+        vertices: [U] indices of their vertices in the mesh.
+        faces: [F, 3] indices in `vertices`.
+    """
+
+    vertices: NDArray[np.int64]
+    faces: NDArray[np.int64]
+
+    @staticmethod
+    def of(faces: NDArray[np.int64]) -> Part:
+        """Return the part with some faces [F, 3] of a mesh."""
+        used, inside = np.unique(faces, return_inverse=True)
+        return Part(used, np.ascontiguousarray(inside.reshape(-1, 3), dtype=np.int64))
+
+
+@dataclass(frozen=True)
 class ConfigurationSearch:
     """Silhouettes of a body on a known base before a camera.
 
@@ -100,7 +122,6 @@ class ConfigurationSearch:
     body: ArticulatedBody
     window: Window
     config: SilhouetteSearchConfig = DEFAULTS
-    _rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     @cached_property
     def units(self) -> Array:
@@ -122,8 +143,8 @@ class ConfigurationSearch:
         """Whether a face [F] moves with any coordinate."""
         rest = self.body.vertices(self.body.rest)
         moved = np.zeros(len(rest))
-        for values in self._sampled[:32]:
-            moved = np.maximum(moved, np.linalg.norm(self.body.vertices(values) - rest, axis=1))
+        for vertices in self.body.all_vertices(self._sampled[:32]):
+            moved = np.maximum(moved, np.linalg.norm(vertices - rest, axis=1))
         return np.asarray((moved[self.body.mesh.faces] > self.config.static_m).any(axis=1))
 
     @cached_property
@@ -132,14 +153,18 @@ class ConfigurationSearch:
         return np.ascontiguousarray(self.body.mesh.faces[self.moving])
 
     @cached_property
+    def _moving(self) -> Part:
+        return Part.of(self.faces)
+
+    @cached_property
     def static(self) -> NDArray[np.bool_]:
         """Whether a pixel of the frame [H, W] shows a part that never moves; pixels beside it, too."""
         import cv2
 
         camera = self.window.camera
         whole = Grid(np.zeros(2, np.int64), np.array([camera.width, camera.height]), 1.0)
-        faces = np.ascontiguousarray(self.body.mesh.faces[~self.moving])
-        mask = self._mask(self.body.rest, whole, faces)
+        part = Part.of(self.body.mesh.faces[~self.moving])
+        mask = next(self._masks(self.body.rest[None], whole, part)) if len(part.faces) else None
         if mask is None:
             return np.zeros((camera.height, camera.width), dtype=np.bool_)
         return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
@@ -162,9 +187,8 @@ class ConfigurationSearch:
     def _grid(self, longest: int) -> Grid:
         """Return the part of the frame that the moving parts reach."""
         camera = self.window.camera
-        used = np.unique(self.faces)
-        at = [self._pixels(values)[used] for values in self._sampled[:200]]
-        seen = np.concatenate([pixels[np.isfinite(pixels).all(axis=1)] for pixels in at])
+        seen = self._pixels(self._sampled[:200], self._moving.vertices)[0].reshape(-1, 2)
+        seen = seen[np.isfinite(seen).all(axis=1)]
         most = np.array([camera.width, camera.height])
         low = np.clip(np.floor(seen.min(axis=0, initial=np.inf)) - 8, 0, most - 8)
         high = np.clip(np.ceil(seen.max(axis=0, initial=-np.inf)) + 9, low + 8, most)
@@ -181,34 +205,35 @@ class ConfigurationSearch:
         """The grid on which fits are judged."""
         return self._grid(self.config.fine_px)
 
-    def _pixels(self, configuration: Array) -> Array:
-        """Return the pixels [V, 2] of the vertices; NaN for those behind the camera."""
-        points = self.window.in_camera(self.body.vertices(configuration))
-        z = np.where(points[:, 2] > _NEAREST_M, points[:, 2], np.nan)
-        return np.asarray(bearings_to_pixels(self.window.camera, points[:, :2] / z[:, None]))
+    def _pixels(self, configurations: Array, used: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return the pixels [N, U, 2] and depths [N, U] m of some vertices [U]; NaN for those behind the camera."""
+        points = self.window.in_camera(self.body.all_vertices(configurations)[:, used])
+        z = np.where(points[..., 2] > _NEAREST_M, points[..., 2], np.nan)
+        return bearings_to_pixels(self.window.camera, points[..., :2] / z[..., None]), z
 
-    def _mask(self, configuration: Array, grid: Grid, faces: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Return the pixels of a grid that some faces cover; None where a vertex lies behind the camera."""
-        points = self.window.in_camera(self.body.vertices(configuration))
-        used = np.unique(faces)
-        if not len(used) or not points[used, 2].min() > _NEAREST_M:
-            return None
-        z = np.maximum(points[:, 2], _NEAREST_M)
-        at = grid.places(bearings_to_pixels(self.window.camera, points[:, :2] / z[:, None]))
-        x, y = np.ascontiguousarray(at.T)
+    def _masks(self, configurations: Array, grid: Grid, part: Part) -> Iterator[NDArray[np.bool_] | None]:
+        """Yield the pixels of a grid that a part covers in configurations [N, D]; None for those behind the camera."""
         rows, columns = grid.shape
-        return np.asarray(draw_nearness(x, y, z, faces, columns, rows) > 0.0)
+        most = max(1, self.config.chunk_vertices // max(1, len(self.body.mesh.vertices)))
+        for start in range(0, len(configurations), most):
+            pixels, depths = self._pixels(configurations[start : start + most], part.vertices)
+            places = np.ascontiguousarray(np.moveaxis(grid.places(pixels), -1, 1))
+            for (x, y), z in zip(places, depths, strict=True):
+                if np.isfinite(z).all():
+                    yield np.asarray(draw_nearness(x, y, z, part.faces, columns, rows) > 0.0)
+                else:
+                    yield None
 
     def silhouette(self, configuration: Array, grid: Grid) -> NDArray[np.bool_] | None:
         """Return the pixels of a grid that the moving parts cover; None where they reach behind the camera."""
-        return self._mask(configuration, grid, self.faces)
+        return next(self._masks(configuration[None], grid, self._moving))
 
     @cached_property
     def _drawn(self) -> tuple[Array, NDArray[np.uint8]]:
         """The drawn configurations [N, D] and their silhouettes, packed."""
         kept, masks = [], []
-        for configuration in self._sampled:
-            mask = self.silhouette(configuration, self.coarse)
+        every = self._masks(self._sampled, self.coarse, self._moving)
+        for configuration, mask in zip(self._sampled, every, strict=True):
             if mask is not None and mask.any():
                 kept.append(configuration)
                 masks.append(np.packbits(mask.ravel()))
@@ -217,7 +242,7 @@ class ConfigurationSearch:
 
     def propose(self, log_ratio: NDArray[np.float32]) -> Array:
         """Return configurations [N, D] whose silhouettes explain a frame's foreground [H, W], the best first."""
-        grid, config = self.coarse, self.config
+        grid, config, rng = self.coarse, self.config, np.random.default_rng(0)
         seen = grid.shrunk(log_ratio)
         drawn, packed = self._drawn
         scores = np.empty(len(drawn))
@@ -226,22 +251,22 @@ class ConfigurationSearch:
             scores[start : start + config.chunk] = part.astype(np.float32) @ seen.ravel()
         found, scores = self._best(drawn, scores, self.config.noise[0])
         for noise, apart in zip(config.noise, (*config.noise[1:], 0.5 * config.noise[-1]), strict=True):
-            steps = self._rng.normal(0.0, noise, (len(found), config.children, len(self.body.rest)))
+            steps = rng.normal(0.0, noise, (len(found), config.children, len(self.body.rest)))
             # some variations change a single coordinate
-            steps[:, ::2] *= self._rng.random(steps[:, ::2].shape) < 1.5 / steps.shape[-1]
+            steps[:, ::2] *= rng.random(steps[:, ::2].shape) < 1.5 / steps.shape[-1]
             more = self.within((found[:, None] + self.units * steps).reshape(-1, found.shape[1]))
             both = np.concatenate([found, more])
-            found, scores = self._best(both, np.append(scores, [self.score(each, seen) for each in more]), apart)
+            found, scores = self._best(both, np.append(scores, self.scores(more, seen)), apart)
         return found
 
     def within(self, configurations: Array) -> Array:
         """Return configurations [..., D] within the limits."""
         return np.clip(configurations, self.body.lower, self.body.upper)
 
-    def score(self, configuration: Array, shrunk: NDArray[np.float32]) -> float:
-        """Return the sum of a shrunk foreground (`Grid.shrunk` of `coarse`) inside the silhouette."""
-        mask = self.silhouette(configuration, self.coarse)
-        return -np.inf if mask is None else float(shrunk[mask].sum())
+    def scores(self, configurations: Array, shrunk: NDArray[np.float32]) -> Array:
+        """Return the sums [N] of a shrunk foreground (`Grid.shrunk` of `coarse`) inside the silhouettes."""
+        masks = self._masks(configurations, self.coarse, self._moving)
+        return np.array([-np.inf if mask is None else float(shrunk[mask].sum()) for mask in masks])
 
     def _best(self, configurations: Array, scores: Array, apart: float) -> tuple[Array, Array]:
         """Return the best configurations that differ by more than `apart` units, and their scores."""

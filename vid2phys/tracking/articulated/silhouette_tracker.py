@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import one_thread, side_by_side
-from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.indices import evenly
-from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed
+from vid2phys.tracking.articulated.contour_refinement import smoothed
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.silhouette_fit import Fit, FrameFit
 from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch
@@ -69,8 +68,16 @@ class SilhouetteTrackerConfig:
     """Their standard deviation, in units of the coordinates."""
     same: float = 0.05
     """Largest difference of configurations that are one, in units of the coordinates."""
-    candidates: int = 8
+    jump: float = 0.35
+    """Step of a path, in units of the coordinates, beyond which it is followed from both sides."""
+    reach: int = 24
+    """Largest number of frames for which it is followed there."""
+    candidates: int = 10
     """Largest number of candidates in a frame."""
+    error_scale: float = 0.5
+    """Ratio of measured to stated errors of contour fits."""
+    correlation_s: float = 0.3
+    """Their correlation time, s."""
     temperature: float = 10.0
     """Factor by which a frame states too much evidence."""
     independent_share: float = 0.5
@@ -87,7 +94,6 @@ def track_silhouettes(
     clip: Clip,
     camera: Camera,
     body: ArticulatedBody,
-    calibration: Calibration | None = None,
     progress: Callable[[float], None] | None = None,
     config: SilhouetteTrackerConfig = DEFAULTS,
 ) -> ConfigurationTrack:
@@ -97,7 +103,6 @@ def track_silhouettes(
         clip: T frames.
         camera: of the clip; its pose is in the world of the body's base.
         body: the body.
-        calibration: error model of contour fits.
         progress: receives the share of the work that is done.
         config: settings.
 
@@ -121,7 +126,7 @@ def track_silhouettes(
             "a clip that shows it where camera_to_world and the base's pose say",
             "check both, and that the robot is in view",
         )
-    return _track(clip.times_s, body, found, tracked, calibration or Calibration(), config)
+    return _track(clip.times_s, body, found, tracked, config)
 
 
 def _track(
@@ -129,7 +134,6 @@ def _track(
     body: ArticulatedBody,
     found: Sequence[Fit | None],
     tracked: NDArray[np.bool_],
-    calibration: Calibration,
     config: SilhouetteTrackerConfig,
 ) -> ConfigurationTrack:
     """Return the track of the fits of T frames."""
@@ -140,10 +144,9 @@ def _track(
     known = [fit.covariance for fit in fits if fit.covariance is not None]
     usual = np.median(known, axis=0) if known else np.diag(body.prior_std**2)
     covariance = np.array([usual if fit.covariance is None else fit.covariance for fit in fits])
-    scale = per_coordinate(calibration.contour_scale, size)
-    covariance = smoothed(covariance, times_s[rows]) * scale[:, None] * scale
+    covariance = config.error_scale**2 * smoothed(covariance, times_s[rows])
     columns = np.asarray(np.linalg.cholesky(covariance), dtype=float)
-    correlation_s = per_coordinate(calibration.contour_correlation_s, size)
+    correlation_s = np.full(size, config.correlation_s)
     own = np.asarray(config.independent_share**2 * covariance, dtype=float)
     measured = ConfigurationMeasurement(at, own, columns, correlation_s, np.ones(len(rows), bool), "silhouette")
     nothing = _observation_of_nothing(times_s, body, correlation_s)
@@ -229,7 +232,9 @@ class SilhouetteTracker:
         again = self._searched(self._weakest(found))
         self._report(0.65)
         candidates = self._followed({i: fits for i, fits in again.items() if fits})
-        self._report(0.9)
+        self._report(0.85)
+        candidates = self._across_jumps(candidates, self._joined(candidates))
+        self._report(0.95)
         return self._joined(self._with_adjacent(candidates, self._joined(candidates)))
 
     def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
@@ -317,7 +322,7 @@ class SilhouetteTracker:
         if h.step is None:
             noise *= 2.0
         tried = search.within(np.concatenate([[ahead, at], ahead + noise]))
-        order = np.argsort([-search.score(each, seen.coarse) for each in tried])
+        order = np.argsort(-search.scores(tried, seen.coarse))
         starts = [ahead] if order[0] == 0 else [ahead, tried[order[0]]]
         start = max((seen.judged(each) for each in starts), key=lambda fit: fit.nats).configuration
         fit = seen.fitted(start)
@@ -335,12 +340,50 @@ class SilhouetteTracker:
         chosen: list[Hypothesis] = []
         least = self.config.beam_share * max((h.fit.nats for h in hypotheses), default=0.0)
         for h in sorted(hypotheses, key=lambda h: -h.evidence):
-            apart = (self.search.distance(h.fit.configuration, other.fit.configuration) for other in chosen)
+            apart = (self._apart(h.fit, other.fit) for other in chosen)
             if h.fit.nats >= least and all(each > self.config.same for each in apart):
                 chosen.append(h)
             if len(chosen) == self.config.beam:
                 break
         return chosen
+
+    def _across_jumps(self, candidates: list[list[Fit]], path: list[Fit | None]) -> list[list[Fit]]:
+        """Return the candidates with those that follow a path over its jumps, from both sides.
+
+        A hypothesis that is worse for some frames leaves the beam; here it goes on.
+        """
+        out, rng = [list(own) for own in candidates], np.random.default_rng(0)
+        for t in range(len(path) - 1):
+            a, b = path[t], path[t + 1]
+            if a is None or b is None or self._apart(a, b) < self.config.jump:
+                continue
+            for first, way in ((t, 1), (t + 1, -1)):
+                for i, fit in self._followed_alone(path, first, way, rng):
+                    out[i].append(fit)
+        return out
+
+    def _followed_alone(
+        self, path: list[Fit | None], first: int, way: int, rng: np.random.Generator
+    ) -> Iterator[tuple[int, Fit]]:
+        """Yield frames and fits that continue a path beyond frame `first`, until they meet it again."""
+        start, before = path[first], path[first - way] if 0 <= first - way < len(path) else None
+        assert start is not None
+        step = None
+        if before is not None and self._apart(before, start) < self.config.jump:
+            step = self.body.difference(before.configuration, start.configuration)
+        h, last = Hypothesis(start, step, start.nats), first + way * self.config.reach
+        for i in range(first + way, last, way):
+            reached = self._advanced(self._seen(i), h, rng) if 0 <= i < len(path) else None
+            if reached is None:
+                return
+            h = reached
+            yield i, h.fit
+            met = path[i]
+            if met is not None and self._apart(met, h.fit) < self.config.same:
+                return
+
+    def _apart(self, a: Fit, b: Fit) -> float:
+        return self.search.distance(a.configuration, b.configuration)
 
     def _with_adjacent(self, candidates: list[list[Fit]], path: list[Fit | None]) -> list[list[Fit]]:
         """Return the candidates with fits that start from the adjacent frames of a path."""
