@@ -151,9 +151,12 @@ class FrameFit:
             total = total + moved
         return at.configuration
 
-    def fitted(self, configuration: Array) -> Fit | None:
-        """Return the fit that the edges lead to from a configuration [D], or its start where that is better."""
-        prior = np.diag((self.config.contour_std * self.search.units) ** -2.0)
+    def fitted(self, configuration: Array, std: float | None = None) -> Fit | None:
+        """Return the fit that the edges lead to from a configuration [D], or its start where that is better.
+
+        std: standard deviation of the start, in units of the coordinates; None for `contour_std`.
+        """
+        prior = np.diag(((self.config.contour_std if std is None else std) * self.search.units) ** -2.0)
         found = refine_from(self.frame, self.search.window, self.search.body, self.solid, configuration, prior)
         fits = [self.judged(configuration, None if found is None else found[1])]
         if found is not None:

@@ -251,13 +251,16 @@ class ConfigurationSearch:
             scores[start : start + config.chunk] = part.astype(np.float32) @ seen.ravel()
         found, scores = self._best(drawn, scores, self.config.noise[0])
         for noise, apart in zip(config.noise, (*config.noise[1:], 0.5 * config.noise[-1]), strict=True):
-            steps = rng.normal(0.0, noise, (len(found), config.children, len(self.body.rest)))
-            # some variations change a single coordinate
-            steps[:, ::2] *= rng.random(steps[:, ::2].shape) < 1.5 / steps.shape[-1]
-            more = self.within((found[:, None] + self.units * steps).reshape(-1, found.shape[1]))
+            more = np.concatenate([self.varied(each, noise, config.children, rng) for each in found])
             both = np.concatenate([found, more])
             found, scores = self._best(both, np.append(scores, self.scores(more, seen)), apart)
         return found
+
+    def varied(self, configuration: Array, noise: float, count: int, rng: np.random.Generator) -> Array:
+        """Return variations [count, D] of a configuration by noise in units; half of them keep most coordinates."""
+        steps = rng.normal(0.0, noise, (count, len(self.units)))
+        steps[::2] *= rng.random(steps[::2].shape) < 1.5 / steps.shape[-1]
+        return self.within(configuration + self.units * steps)
 
     def within(self, configurations: Array) -> Array:
         """Return configurations [..., D] within the limits."""

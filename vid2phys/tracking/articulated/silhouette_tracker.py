@@ -72,6 +72,8 @@ class SilhouetteTrackerConfig:
     """Step of a path, in units of the coordinates, beyond which it is followed from both sides."""
     reach: int = 24
     """Largest number of frames for which it is followed there."""
+    alone_std: float = 0.05
+    """Standard deviation of a prediction there, in units of the coordinates."""
     candidates: int = 10
     """Largest number of candidates in a frame."""
     error_scale: float = 0.5
@@ -318,10 +320,8 @@ class SilhouetteTracker:
         """Return a hypothesis in the next frame."""
         at, search, config = h.fit.configuration, self.search, self.config
         ahead = at if h.step is None else search.within(at + h.step)
-        noise = rng.normal(0.0, config.noise, (config.varied, len(at))) * search.units
-        if h.step is None:
-            noise *= 2.0
-        tried = search.within(np.concatenate([[ahead, at], ahead + noise]))
+        noise = config.noise if h.step is not None else 2.0 * config.noise
+        tried = np.concatenate([[ahead, at], search.varied(ahead, noise, config.varied, rng)])
         order = np.argsort(-search.scores(tried, seen.coarse))
         starts = [ahead] if order[0] == 0 else [ahead, tried[order[0]]]
         start = max((seen.judged(each) for each in starts), key=lambda fit: fit.nats).configuration
@@ -352,35 +352,41 @@ class SilhouetteTracker:
 
         A hypothesis that is worse for some frames leaves the beam; here it goes on.
         """
-        out, rng = [list(own) for own in candidates], np.random.default_rng(0)
+        out = [list(own) for own in candidates]
         for t in range(len(path) - 1):
             a, b = path[t], path[t + 1]
             if a is None or b is None or self._apart(a, b) < self.config.jump:
                 continue
             for first, way in ((t, 1), (t + 1, -1)):
-                for i, fit in self._followed_alone(path, first, way, rng):
+                for i, fit in self._followed_alone(path, first, way):
                     out[i].append(fit)
         return out
 
-    def _followed_alone(
-        self, path: list[Fit | None], first: int, way: int, rng: np.random.Generator
-    ) -> Iterator[tuple[int, Fit]]:
+    def _followed_alone(self, path: list[Fit | None], first: int, way: int) -> Iterator[tuple[int, Fit]]:
         """Yield frames and fits that continue a path beyond frame `first`, until they meet it again."""
         start, before = path[first], path[first - way] if 0 <= first - way < len(path) else None
         assert start is not None
-        step = None
+        at, step = start.configuration, np.zeros(len(self.body.rest))
         if before is not None and self._apart(before, start) < self.config.jump:
-            step = self.body.difference(before.configuration, start.configuration)
-        h, last = Hypothesis(start, step, start.nats), first + way * self.config.reach
-        for i in range(first + way, last, way):
-            reached = self._advanced(self._seen(i), h, rng) if 0 <= i < len(path) else None
-            if reached is None:
+            step = self.body.difference(before.configuration, at)
+        for i in range(first + way, first + way * self.config.reach, way):
+            if not 0 <= i < len(path):
                 return
-            h = reached
-            yield i, h.fit
-            met = path[i]
-            if met is not None and self._apart(met, h.fit) < self.config.same:
+            fit = self._seen(i).fitted(self.search.within(at + step), self.config.alone_std)
+            if fit is None:
                 return
+            yield i, fit
+            step, at, met = self.body.difference(at, fit.configuration), fit.configuration, path[i]
+            if met is not None and self._apart(met, fit) < self.config.same:
+                return
+
+    def _different(self, fits: list[Fit]) -> list[Fit]:
+        """Return the best candidates of a frame, without those that are nearly one."""
+        chosen: list[Fit] = []
+        for fit in sorted(fits, key=lambda fit: -fit.nats):
+            if all(self._apart(fit, other) > 0.2 * self.config.same for other in chosen):
+                chosen.append(fit)
+        return chosen[: self.config.candidates]
 
     def _apart(self, a: Fit, b: Fit) -> float:
         return self.search.distance(a.configuration, b.configuration)
@@ -389,11 +395,12 @@ class SilhouetteTracker:
         """Return the candidates with fits that start from the adjacent frames of a path."""
 
         def refit(i: int) -> Fit | None:
-            before, after = (path[k] if 0 <= k < len(path) else None for k in (i - 1, i + 1))
-            if before is None or after is None:
-                return None
-            step = self.body.difference(before.configuration, after.configuration)
-            return self._seen(i).fitted(self.search.within(before.configuration + 0.5 * step))
+            for a, b, share in ((i - 1, i + 1, 0.5), (i - 2, i - 1, 2.0), (i + 2, i + 1, 2.0)):
+                one, other = (path[k] if 0 <= k < len(path) else None for k in (a, b))
+                if one is not None and other is not None:
+                    step = self.body.difference(one.configuration, other.configuration)
+                    return self._seen(i).fitted(self.search.within(one.configuration + share * step))
+            return None
 
         again = side_by_side(refit, range(len(path)))
         return [[*own, fit] if fit is not None else own for own, fit in zip(candidates, again, strict=True)]
@@ -404,7 +411,7 @@ class SilhouetteTracker:
         out: list[Fit | None] = [None] * len(candidates)
         if not rows:
             return out
-        kept = [sorted(candidates[i], key=lambda fit: -fit.nats)[: self.config.candidates] for i in rows]
+        kept = [self._different(candidates[i]) for i in rows]
         width, units = max(map(len, kept)), self.search.units
         cost, states = np.full((len(rows), width), np.inf), np.zeros((len(rows), width, len(units)))
         for n, fits in enumerate(kept):
