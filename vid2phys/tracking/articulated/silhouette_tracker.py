@@ -28,7 +28,8 @@ from vid2phys.indices import evenly
 from vid2phys.tracking.articulated.contour_refinement import smoothed
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.silhouette_fit import Fit, FrameFit
-from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch
+from vid2phys.tracking.articulated.silhouette_search import DEFAULTS as SEARCH
+from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch, SilhouetteSearchConfig
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.first_pass import FrameStore
@@ -48,6 +49,8 @@ class SilhouetteTrackerConfig:
     """Number of frames that are searched for colours and background."""
     taught_shares: tuple[float, ...] = (0.5, 0.8)
     """Share of these, the best ones, that count in each round."""
+    least_moved: int = 4
+    """Least number of pixels of the search's grid that are foreground in a frame where something moves."""
     beam: int = 3
     """Number of hypotheses that are followed."""
     beam_share: float = 0.7
@@ -98,6 +101,7 @@ def track_silhouettes(
     body: ArticulatedBody,
     progress: Callable[[float], None] | None = None,
     config: SilhouetteTrackerConfig = DEFAULTS,
+    search: SilhouetteSearchConfig = SEARCH,
 ) -> ConfigurationTrack:
     """Track the configuration of a body on a known base through a clip, with nothing trained.
 
@@ -107,6 +111,7 @@ def track_silhouettes(
         body: the body.
         progress: receives the share of the work that is done.
         config: settings.
+        search: settings of the search.
 
     Raises:
         InputError: the camera moves or looks elsewhere, nothing moves, or the body is found in no frame.
@@ -116,7 +121,7 @@ def track_silhouettes(
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     window = Window.of(camera, body, VIEW_PX)
     frames = FrameStore(clip.frames, clip.width, clip.height)
-    tracker = SilhouetteTracker(frames, clip.times_s, ConfigurationSearch(body, window), progress, config)
+    tracker = SilhouetteTracker(frames, clip.times_s, ConfigurationSearch(body, window, search), progress, config)
     found = tracker.run()
     if not tracker.moved:
         got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
@@ -199,7 +204,7 @@ class SilhouetteTracker:
         search: the drawn body.
         progress: receives the share of the work that is done.
         config: settings.
-        moved: whether anything was foreground in any frame that was searched.
+        moved: whether anything was foreground in any frame that was searched before the body's colours were known.
         foreground: colours of body and scene, as far as they are learned.
     """
 
@@ -259,8 +264,9 @@ class SilhouetteTracker:
 
         def search(i: int) -> list[Fit]:
             seen = self._seen(i)
-            self.moved |= bool((seen.coarse > 0.0).any())
-            return seen.detect()
+            if self.foreground.body is None:  # with the body's colours known, static things may be foreground, too
+                self.moved |= int((seen.coarse > 0.0).sum()) >= self.config.least_moved
+            return seen.detect() if self.moved else []
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))
 
