@@ -115,11 +115,14 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
     def with_system(self) -> IdentifyConfig:
         """Return the config with the default system of `body`: it has no rotors.
 
-        A primitive is `rigid_contact`, a robot `articulated`.
+        A primitive is `rigid_contact`, a robot `articulated`. The path of a robot's file becomes absolute, so that
+        the config of a run can be used in another folder.
         """
-        if self.body is None or self.system != DEFAULT_SYSTEM:
-            return self
-        return replace(self, system="rigid_contact" if self.robot is None else "articulated")
+        body = self.body if self.robot is None else str(Path(self.robot).resolve())
+        system = self.system
+        if self.body is not None and system == DEFAULT_SYSTEM:
+            system = "rigid_contact" if self.robot is None else "articulated"
+        return replace(self, body=body, system=system)
 
     @property
     def part(self) -> dict[str, float | int | None]:

@@ -166,7 +166,7 @@ def _result(
 def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:
     notes: list[str] = []
     if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
-        notes.append(warning("the network hardly recognised the body: check camera_to_world and look at the overlay"))
+        notes.append(warning("the body is hardly recognised: check camera_to_world and look at the overlay"))
     if solution.misfit > _WELL:
         notes.append(
             warning(
