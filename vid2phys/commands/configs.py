@@ -16,6 +16,7 @@ DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 SAMPLES, GAMMA = 12_000, 1.0
 MOST_SECONDS = 120.0
 AUTO_CAMERA = Path("auto")  # in place of a camera file
+ROBOTS = (".urdf", ".xml", ".mjcf")  # endings of files of robots
 NO_MODEL = Path("none")  # in place of a model's folder: the body is tracked by its silhouette
 _INITIAL = {"example": "position_z_m=1.5"}
 _LIMIT = {"flags": "--limit", "pair": "..", "example": "thrust=0..12"}
@@ -48,14 +49,20 @@ class FilmedBodyOptions(MeshOptions):
     """The body in a clip or an image: its mesh or a primitive, and the system that moves it."""
 
     body: str | None = None
-    """A primitive in place of a mesh: ball:d=66mm, box:120x80x50mm, cylinder:d=40mm,h=100mm ..."""
+    """In place of a mesh: a primitive (ball:d=66mm, box:120x80x50mm ...), or a robot (URDF or MJCF)."""
     system: str = DEFAULT_SYSTEM
     """Physical system that a camera follows; `vid2phys systems` states which."""
 
     @property
     def shape(self) -> str | Path | None:
-        """Return the mesh's path or the primitive; None for a system that has a mesh of its own."""
-        return self.mesh if self.mesh is not None else self.body
+        """Return the mesh's path or the primitive; None for a robot, and for a system that has a mesh of its own."""
+        return self.mesh if self.mesh is not None or self.robot is not None else self.body
+
+    @property
+    def robot(self) -> str | None:
+        """Return `body` where it is the file of a robot."""
+        is_file = self.body is not None and Path(self.body).suffix.lower() in ROBOTS
+        return self.body if is_file else None
 
 
 @dataclass(frozen=True, kw_only=True)

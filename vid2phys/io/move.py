@@ -12,10 +12,10 @@ _FORM = "steps like x:90 (degrees about x, y or z) or shift:0:0:-0.02 (metres), 
 _SMALLEST = 1e-12  # smaller entries are rounding: the cosine of 90 degrees is not exactly 0
 
 
-def parse_move(text: str) -> tuple[Array, Array]:
+def parse_move(text: str, flag: str = "--mesh-move") -> tuple[Array, Array]:
     """Return the rotation [3, 3] and the shift [3] m of steps, done one after the other about fixed axes.
 
-    Raises UsageError for anything but such steps.
+    flag: the option, for errors. Raises UsageError for anything but such steps.
     """
     rotation, shift = np.eye(3), np.zeros(3)
     for step in text.split(","):
@@ -32,7 +32,7 @@ def parse_move(text: str) -> tuple[Array, Array]:
         elif name == "shift" and values.shape == (3,) and np.isfinite(values).all():
             shift = shift + values
         else:
-            raise UsageError(f"--mesh-move {text}", _FORM, "for example --mesh-move x:90")
+            raise UsageError(f"{flag} {text}", _FORM, f"for example {flag} x:90")
     return rotation, shift
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree  # nosec B405
@@ -43,7 +43,8 @@ class Robot:
 
     Of the L - 1 joints, in SI: reference, stiffness and the coordinate where the spring rests (spring_reference),
     damping, friction (dry), armature (inertia of the drive), lower and upper limits (infinite without). mesh: the links
-    at rest in the base's axes; `part` is the link. gravity: m/s^2.
+    at rest in the base's axes; `part` is the link. gravity: m/s^2. has_geometry: False where the file draws no link, so
+    that the mesh is made of bones.
     """
 
     name: str
@@ -68,6 +69,18 @@ class Robot:
     free_base: bool
     mesh: Mesh
     gravity: float = 9.81
+    has_geometry: bool = True
+
+    def moved(self, rotation: Array, shift: Array) -> Robot:
+        """Return the robot with its base rotated by [3, 3], then shifted by [3] m. Gravity stays along -z."""
+        on_base = (self.parents == 0)[:, None]
+        mesh = replace(self.mesh, vertices=self.mesh.vertices @ rotation.T + shift)
+        return replace(
+            self,
+            offsets=np.where(on_base, self.offsets @ rotation.T + shift, self.offsets),
+            rotations=np.where(on_base[..., None], rotation @ self.rotations, self.rotations),
+            mesh=mesh,
+        )
 
 
 def load_robot(path: str | Path, *, free_base: bool | None = None) -> Robot:
@@ -328,6 +341,7 @@ class _Builder:
             free_base=self.free,
             mesh=self._mesh(*rest_frames(parents, rotations, offsets), masses, coms),
             gravity=float(-model.opt.gravity[2]),
+            has_geometry=any(_geometry(model, b) for b in self.body),
         )
 
     def _add_body(self, b: int) -> None:

@@ -44,6 +44,22 @@ class RotationMotion:
     """Standard deviation of the step of a distance's logarithm, where distances are given."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SteadyMotion:
+    """A body whose states are points in coordinates of unit scale, which go on moving as before."""
+
+    std: float = 0.03
+    """Standard deviation of a frame's coordinates."""
+    max_rate: float = 10.0
+    """Standard deviation of an unknown rate, per s."""
+    rate_growth: float = 30.0**2
+    """Growth of the variance of a rate, per s^3."""
+    max_jump_nats: float = 25.0
+    """Largest cost of a step, nats."""
+    periods: tuple[float, ...] = ()
+    """Period of each coordinate, zero without one; empty where none has one."""
+
+
 DEFAULTS = RotationMotion()
 
 
@@ -61,7 +77,7 @@ def viterbi_path(
     cost: Array,
     states: Array,
     times_s: Array,
-    motion: RotationMotion | CoordinateMotion = DEFAULTS,
+    motion: RotationMotion | CoordinateMotion | SteadyMotion = DEFAULTS,
     log_distance: Array | None = None,
 ) -> NDArray[np.int64]:
     """Return the states [N] of the path with the least total cost.
@@ -83,6 +99,11 @@ def viterbi_path(
     if isinstance(motion, CoordinateMotion):
         points = np.ascontiguousarray(states, dtype=float)
         return _backtracked(*_coordinate_paths(cost, points, times, motion.max_rate, motion.max_jump_nats), points)
+    if isinstance(motion, SteadyMotion):
+        points = np.ascontiguousarray(states, dtype=float)
+        periods = np.zeros(points.shape[-1]) if not motion.periods else np.array(motion.periods)
+        settings = motion.std, motion.max_rate, motion.rate_growth, motion.max_jump_nats
+        return _backtracked(*_steady_paths(cost, points, times, periods, settings), points)
     away = np.zeros_like(cost) if log_distance is None else np.ascontiguousarray(log_distance, dtype=float)
     return _backtracked(*_rotation_paths(cost, quat_from_matrix(states), away, times, astuple(motion)), states)
 
@@ -129,6 +150,48 @@ def _coordinate_paths(
                 step[s, k] = min(0.5 * square / (rate * (times_s[t] - times_s[t - 1])) ** 2, most)
         _advance(total[t - 1], step, 0.0, cost[t], total[t], origin[t], t - 1)
     return total[-1], origin
+
+
+@_compiled
+def _steady_paths(
+    cost: Array, points: Array, times_s: Array, periods: Array, motion: tuple[float, float, float, float]
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the same for points that go on moving; each state carries the filtered rate of the best path to it."""
+    std, rate_std, growth, most = motion
+    count, states, size = points.shape
+    total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
+    rate, variance = np.zeros(points.shape), np.full(cost.shape, rate_std**2)
+    total[0] = cost[0]
+    step, moved = np.empty((states, states)), np.zeros(size)
+    for t in range(1, count):
+        span = times_s[t] - times_s[t - 1]
+        for s in range(states):
+            spread = (variance[t - 1, s] + growth * span) * span**2 + 2.0 * std**2
+            for k in range(states):
+                square = 0.0
+                for d in range(size):
+                    ahead = _shortest(points[t, k, d] - points[t - 1, s, d], periods[d]) - rate[t - 1, s, d] * span
+                    square += ahead**2
+                widened = 0.5 * size * np.log(spread / (2.0 * std**2))
+                step[s, k] = min(0.5 * square / spread + widened, most)
+        better = _advance(total[t - 1], step, 0.0, cost[t], total[t], origin[t], t - 1)
+        for k in range(states):
+            s = origin[t, k, 1]
+            known = variance[t - 1, s] + growth * span
+            if not better[k] or step[s, k] >= most:
+                continue  # after a jump the rate is unknown
+            gain = known / (known + 2.0 * std**2 / span**2)
+            for d in range(size):
+                moved[d] = _shortest(points[t, k, d] - points[t - 1, s, d], periods[d])
+                rate[t, k, d] = (1.0 - gain) * rate[t - 1, s, d] + gain * moved[d] / span
+            variance[t, k] = (1.0 - gain) * known
+    return total[-1], origin
+
+
+@_compiled
+def _shortest(step: float, period: float) -> float:
+    """Return a step the shorter way round; period: zero without one."""
+    return step if period == 0.0 else step - period * np.round(step / period)
 
 
 @_compiled

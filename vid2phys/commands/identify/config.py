@@ -58,6 +58,8 @@ class TrackOptions(Options):
 
     model: Path | None = None
     """Model folder, or `none` to track by the silhouette (default: a model that fits the mesh, else `none`)."""
+    base: str | None = None
+    """Pose of a robot's base in the world: z:90 (deg), shift:0:0:0.4 (m) ... (default: as in its file)."""
     observation: Path | None = None
     """Keypoints of another tracker (CSV), or observation.npz, in place of the network."""
     body_points: Path | None = None
@@ -106,7 +108,7 @@ class OutputOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, FilmedBodyOptions):
-    """The options of `vid2phys identify`. `shape` is None for a system on a known base (a hand, a rod)."""
+    """The options of `vid2phys identify`. `shape` is None for a system on a known base (a hand, a rod, a robot)."""
 
     command: ClassVar[str] = "identify"
 
@@ -116,9 +118,16 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
 
     def with_system(self) -> IdentifyConfig:
-        """Return the config with the system of a primitive: it has no rotors, so the default is `rigid_contact`."""
-        is_default = self.body is not None and self.system == DEFAULT_SYSTEM
-        return replace(self, system="rigid_contact") if is_default else self
+        """Return the config with the default system of `body`: it has no rotors.
+
+        A primitive is `rigid_contact`, a robot `articulated`. The path of a robot's file becomes absolute, so that
+        the config of a run can be used in another folder.
+        """
+        body = self.body if self.robot is None else str(Path(self.robot).resolve())
+        system = self.system
+        if self.body is not None and system == DEFAULT_SYSTEM:
+            system = "rigid_contact" if self.robot is None else "articulated"
+        return replace(self, body=body, system=system)
 
     @property
     def part(self) -> dict[str, float | int | None]:
@@ -166,7 +175,9 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         self._check_solver()
         self._check_loss()
         self._check_cues()
-        if self.shape is None:
+        if self.base is not None and self.robot is None:
+            raise UsageError(f"--base {self.base} without a robot", "--body with a URDF or MJCF file", "leave it out")
+        if self.shape is None or self.robot is not None:
             self._check_known_base()
         elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):
             got = f"--solver {self.method} without --actions"
@@ -222,6 +233,9 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
             raise UsageError(got, "one of them", "leave one of them out")
 
     def _check_known_base(self) -> None:
+        if self.robot is not None and self.mesh is not None:
+            got = f"--mesh {self.mesh} beside the robot {self.robot}"
+            raise UsageError(got, "one of them", "leave --mesh out: a robot has its links' meshes")
         if self.without:
             got = f"--without {','.join(self.without)} for a body on a known base"
             raise UsageError(got, "the cues of a rigid body's tracker", "leave it out")

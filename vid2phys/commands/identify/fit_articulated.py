@@ -52,7 +52,7 @@ def estimate(
     """Fit one or more clips that share the parameters, each from its own start.
 
     Clips without a start are left out, and their results state so. With `options.refine`, frames are detected again
-    from the fitted motion (`reinitialise`).
+    from the fitted motion (`reinitialise`), unless the body was tracked without a model.
     """
     from vid2phys.solvers import configuration_shooting, measurements
 
@@ -65,7 +65,7 @@ def estimate(
     if begun:
         progress("fitting")
         solutions = configuration_shooting.solve_clips([problems[g] for g in begun], body, list(begun.values()))
-        if options.refine:
+        if options.refine and several[0].model is not None:
             progress("re-initialising")
             shown = [Shown.of(several[g], body) for g in begun]
             again, solutions = reinitialise(shown, [problems[g] for g in begun], [tracks[g] for g in begun], solutions)
@@ -166,7 +166,7 @@ def _result(
 def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:
     notes: list[str] = []
     if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
-        notes.append(warning("the network hardly recognised the body: check camera_to_world and look at the overlay"))
+        notes.append(warning("the body is hardly recognised: check camera_to_world and look at the overlay"))
     if solution.misfit > _WELL:
         notes.append(
             warning(

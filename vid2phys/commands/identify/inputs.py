@@ -318,21 +318,28 @@ def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a system on a known base, whose mesh is its own."""
     from vid2phys.commands.fit_parameters import articulated_parameters
+    from vid2phys.commands.identify.robots import read_robot
     from vid2phys.engine import systems
-    from vid2phys.risp.networks.articulated_bodies import body_of_model
-    from vid2phys.risp.networks.model_lookup import find_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
+    from vid2phys.risp.networks.model_lookup import find_model, fitting_model
 
     given = _given_values(config)
-    system = systems.get(config.system)
+    system, notes = (systems.get(config.system), []) if config.robot is None else read_robot(config)
     mesh = system.surface
-    assert mesh is not None  # `require_mesh` checks it
+    assert mesh is not None  # `require_mesh` and `read_robot` check it
     actions = read_actions_of(system, config)
     known = articulated_parameters(system, given, config.fit, _priors_and_bounds(config))
     filmed = read(config, actions)
-    model = find_model(mesh, config.model, system=config.system)
+    model = None
+    if config.robot is not None and config.model is None:
+        model = fitting_model(mesh, system=config.system)
+        if model is None:
+            notes = [*notes, f"no model is trained for '{mesh.name}': it is tracked by its silhouette"]
+    elif not is_untrained(config.model):
+        model = find_model(mesh, config.model, system=config.system)
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
-    body = body_of_model(model, system)
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, filmed.notes, body)
+    body = untrained_body(system) if model is None else body_of_model(model, system)
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*notes, *filmed.notes), body)
 
 
 def _given_values(config: IdentifyConfig) -> dict[str, float]:

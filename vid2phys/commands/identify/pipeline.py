@@ -154,11 +154,14 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
 
 
 def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:
-    """Track the configuration of a body on a known base through a clip."""
+    """Track the configuration of a body on a known base through a clip; by its silhouette where it has no model."""
+    from vid2phys.tracking.articulated.silhouette_tracker import track_silhouettes
     from vid2phys.tracking.articulated.tracker import track_configurations
 
     assert inputs.body is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
+    if inputs.model is None:
+        return track_silhouettes(inputs.clip, inputs.camera, inputs.body, share)
     return track_configurations(inputs.clip, inputs.camera, inputs.network, inputs.body, progress=share)
 
 

@@ -105,6 +105,35 @@ class ArticulatedBody(ABC):
         return np.asarray(np.clip(configuration + step, self.lower, self.upper))
 
     @property
+    def is_angle(self) -> NDArray[np.bool_]:
+        """Return whether a coordinate [D] is an angle, rad."""
+        return np.zeros(len(self.names), dtype=bool)
+
+    @property
+    def periods(self) -> Array:
+        """Return the period [D] of each coordinate, after which the body is as before; zero without one."""
+        return np.where(self.is_angle & np.isinf(self.upper - self.lower), 2.0 * np.pi, 0.0)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """Return the step [..., D] from one configuration to another, the shorter way round."""
+        periods = self.periods
+        step, whole = np.asarray(b) - np.asarray(a), np.where(periods > 0.0, periods, 1.0)
+        return np.asarray(step - np.where(periods > 0.0, whole * np.round(step / whole), 0.0))
+
+    def all_vertices(self, configurations: Array) -> Array:
+        """Return the vertices [N, V, 3] in configurations [N, D], m."""
+        return np.stack([self.vertices(each) for each in configurations])
+
+    def surface(self, configuration: Array) -> Array:
+        """Return places [M, 3] all over the surface in a configuration, m: the vertices, and more where they are
+        sparse."""
+        return self.vertices(configuration)
+
+    def surface_jacobian(self, configuration: Array, places: NDArray[np.int64]) -> Array:
+        """Return the derivatives [N, 3, D] of the places of `surface` with the indices `places` [N] by a step."""
+        return self.jacobian(configuration, places)
+
+    @property
     @abstractmethod
     def recipe(self) -> str:
         """Return a text that identifies what configurations and images depend on besides the mesh."""

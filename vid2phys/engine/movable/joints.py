@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody, CameraRange, bounding_sphere
 from vid2phys.engine.systems._joint_tree import JointTree
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 CAMERAS = CameraRange(azimuth=(-55.0, 60.0), elevation=(15.0, 75.0))
 _WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad or m
 _BEYOND = 0.03  # share of a joint's range by which it may pass its soft stops
 _SPHERE_SAMPLES = 150
+_SPARSE = 0.1  # distance of places on the surface, as a share of the workspace's radius
+_MOST_STEPS = 40  # of such places along an edge
 _APART = 0.35  # least distance of a link's two points, as a share of its length
 
 
@@ -46,7 +48,8 @@ class JointBody(ArticulatedBody):
         self.prior_mean = 0.5 * (lower + upper)
         self._half = 0.5 * (upper - lower)
         self.prior_std = self._half / np.sqrt(3.0)  # standard deviation of a uniform distribution within the limits
-        self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
+        beyond = np.where(np.isfinite(robot.lower) & np.isfinite(robot.upper), 2.0 * _BEYOND * self._half, np.inf)
+        self.lower, self.upper = lower - beyond, upper + beyond
         self.points_body = link_points(system)
         rng = np.random.default_rng(0)
         some = [self.vertices(self.sample(rng)) for _ in range(_SPHERE_SAMPLES)]
@@ -65,6 +68,24 @@ class JointBody(ArticulatedBody):
         """See `ArticulatedBody.jacobian`."""
         links, points = self._vertices_in_links
         return self._slopes(configuration, links[vertices], points[vertices])
+
+    @property
+    def is_angle(self) -> NDArray[np.bool_]:
+        """See `ArticulatedBody.is_angle`."""
+        return np.array([kind == "revolute" for kind in self.system.robot.joint_types])
+
+    def all_vertices(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.all_vertices`."""
+        return self._placed(configurations, *self._vertices_in_links)
+
+    def surface(self, configuration: Array) -> Array:
+        """See `ArticulatedBody.surface`."""
+        return self._placed(configuration, *self._places_in_links)
+
+    def surface_jacobian(self, configuration: Array, places: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.surface_jacobian`."""
+        links, points = self._places_in_links
+        return self._slopes(configuration, links[places], points[places])
 
     def points(self, configurations: Array) -> Array:
         """See `ArticulatedBody.points`."""
@@ -132,6 +153,14 @@ class JointBody(ArticulatedBody):
         links[self.mesh.faces.ravel()] = np.repeat(self.mesh.part, 3)
         return self._in_links(links, self.mesh.vertices)
 
+    @cached_property
+    def _places_in_links(self) -> tuple[NDArray[np.int64], Array]:
+        """Return the link [M] of each place on the surface, and its place [M, 3] in the link's axes."""
+        places, of = _between(self.mesh, _SPARSE * self.radius_m)
+        links, points = self._vertices_in_links
+        more_links, more_points = self._in_links(self.mesh.part[of], places)
+        return np.concatenate([links, more_links]), np.concatenate([points, more_points])
+
     def _in_links(self, links: NDArray[np.int64], drawn: Array) -> tuple[NDArray[np.int64], Array]:
         rotated, placed = self.system.frames(self.system.drawn_state())
         return links, np.einsum("kji,kj->ki", rotated[links], drawn - placed[links])
@@ -163,6 +192,20 @@ def link_points(system: JointTree) -> Array:
         second = middle if np.linalg.norm(middle - best) > _APART * away.max() else vertices[int(np.argmax(away))]
         chosen += [best, second]
     return np.array(chosen)
+
+
+def _between(mesh: Mesh, apart_m: float) -> tuple[Array, NDArray[np.int64]]:
+    """Return places [M, 3] inside and on the edges of faces that are larger than `apart_m`, and the face of each."""
+    corners = mesh.vertices[mesh.faces]
+    longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=-1).max(axis=1)
+    places, of = [np.zeros((0, 3))], [np.zeros(0, dtype=np.int64)]
+    for face in np.flatnonzero(longest > apart_m).tolist():
+        count = min(int(np.ceil(longest[face] / apart_m)), _MOST_STEPS)
+        u, v = np.mgrid[: count + 1, : count + 1] / count
+        weights = np.stack([1.0 - u - v, u, v], axis=-1)[u + v < 1.0 + 1e-9]
+        places.append(weights @ corners[face])
+        of.append(np.full(len(weights), face))
+    return np.concatenate(places), np.concatenate(of)
 
 
 def _cross(a: Array, b: Array) -> Array:

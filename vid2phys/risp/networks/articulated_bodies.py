@@ -39,6 +39,14 @@ def body_for_training(system: System, folder: Path, seed: int = 0) -> Articulate
     raise ValueError(f"'{system.name}' is a body that moves as a whole")
 
 
+def untrained_body(system: System) -> ArticulatedBody:
+    """Return the body of a system that is tracked without a model. Raises InputError for one that bends."""
+    if isinstance(system, JointTree):
+        return JointBody(system)
+    got = f"no model for '{system.name}', whose modes are found by training"
+    raise InputError(got, "a trained model", f"leave --model out, or run `vid2phys train-risp --system {system.name}`")
+
+
 def body_of_model(model: Model, system: System) -> ArticulatedBody:
     """Return the body of `system` for which `model` was trained. Raises InputError where they do not match."""
     shape = model.shape

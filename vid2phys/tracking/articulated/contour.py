@@ -1,6 +1,6 @@
 """Refine the configuration of a body in one frame by its contour and its creases, as `cues.contour` for rigid bodies.
 
-A point of the contour or of a crease moves with the nearest vertex of the mesh.
+A point of the contour or of a crease moves with the nearest known place on the surface.
 
 Limits: some changes of a configuration do not move any edge, such as the height of a rod and its way towards a camera
 above it. Keypoints and the prior determine these.
@@ -43,11 +43,13 @@ class PlacedBody:
         """Return by how much the coordinates move points [N, 3] along their normals, [N, D] px."""
         from scipy.spatial import cKDTree
 
-        nearest = cKDTree(self.vertices()).query(points)[1]
+        rotation, translation = self.camera_from_base[:3, :3], self.camera_from_base[:3, 3]
+        surface = self.body.surface(self.configuration) @ rotation.T + translation
+        nearest = cKDTree(surface).query(points)[1]
         x, y, z = points.T
         u, v = along.T / z
-        normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ self.camera_from_base[:3, :3]
-        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.jacobian(self.configuration, nearest)))
+        normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ rotation
+        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.surface_jacobian(self.configuration, nearest)))
 
     def moved(self, step: Array) -> tuple[PlacedBody, Array]:
         """Return the body after a step [D], and the step that its limits allow."""
