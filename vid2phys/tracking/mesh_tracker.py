@@ -51,6 +51,7 @@ from vid2phys.tracking.hinted_search import (
     unchanged,
     within_reach,
 )
+from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
@@ -125,6 +126,7 @@ def track_mesh(
     progress: Callable[[float], None] | None = None,
     config: MeshTrackerConfig = DEFAULTS,
     hint: Hint | None = None,
+    tilt_std_rad: float | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -137,6 +139,8 @@ def track_mesh(
         progress: receives the share of the work that is done.
         config: settings.
         hint: where the body is in one frame; with it, the body need not move.
+        tilt_std_rad: standard deviation of the angle between the body's z axis and up in the motions of the system;
+            None: all angles are equally probable.
 
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
@@ -151,6 +155,7 @@ def track_mesh(
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
+    tracker.tilt_std_rad = tilt_std_rad
     if hint is not None:
         tracker.hinted = HintedRow(hint.row(clip), hint)
     found = tracker.run()
@@ -295,6 +300,7 @@ class MeshTracker:
         config: settings.
         moved: whether anything was foreground in any frame that was searched.
         hinted: where the body is in one frame, by a hint of the user.
+        tilt_std_rad: standard deviation of the angle between the body's z axis and up, if the system limits it.
         known: poses that agree with the hint, by frame; empty without a hint.
         resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
@@ -311,6 +317,7 @@ class MeshTracker:
     config: MeshTrackerConfig = DEFAULTS
     moved: bool = False
     hinted: HintedRow | None = None
+    tilt_std_rad: float | None = None
     known: dict[int, Pose] = field(default_factory=dict)
     resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
@@ -414,8 +421,6 @@ class MeshTracker:
             seen = self._seen(i)
             self.moved |= bool((seen.log_ratio > 0.0).any())
             found = self._detected(i, seen)
-            if self.texture is None:
-                return found
             return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))
@@ -425,8 +430,17 @@ class MeshTracker:
         return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
 
     def _nats(self, fit: Fit) -> float:
-        """Return the evidence for a fit by foreground and edges, less what they state too much."""
-        return fit.nats / self.config.temperature
+        """Return the evidence for a fit: by foreground and edges, less what they state too much, and by its tilt."""
+        return fit.nats / self.config.temperature + self._tilt_nats(fit.pose)
+
+    def _tilt_nats(self, pose: Pose) -> float:
+        """Return the evidence of the angle between the body's z axis and up; zero where nothing is known of it."""
+        pose_of_camera = self.camera.camera_to_world
+        if self.tilt_std_rad is None or pose_of_camera is None:
+            return 0.0
+        cosine = float(np.asarray(pose_of_camera)[2, :3] @ pose.rotation[:, 2])
+        tilt = np.arccos(np.clip(cosine, -1.0, 1.0))
+        return -float(min(0.5 * (tilt / self.tilt_std_rad) ** 2, HYPOTHESES.max_tilt_nats))
 
     def _texture_nats(self, frame: Image, fit: Fit) -> Array:
         """Return the evidence [G] of the texture for a fit under each symmetry element, nats; zeros without texture."""
@@ -499,7 +513,8 @@ class MeshTracker:
         """Return the best hypotheses with different poses."""
         chosen: list[Hypothesis] = []
         least = self.config.beam_share * max((h.fit.nats for h in hypotheses), default=0.0)
-        for h in sorted(hypotheses, key=lambda h: -h.evidence):
+        believed = lambda h: h.evidence + self.config.temperature * self._tilt_nats(h.fit.pose)  # noqa: E731
+        for h in sorted(hypotheses, key=believed, reverse=True):
             if h.fit.nats >= least and all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
                 chosen.append(h)
             if len(chosen) == self.config.beam:

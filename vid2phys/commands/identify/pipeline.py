@@ -145,12 +145,13 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
+    from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.mesh_tracker import track_mesh
 
     assert inputs.untrained is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
     given = inputs.clip, inputs.camera, inputs.mesh, inputs.untrained, inputs.calibration
-    return track_mesh(*given, share, hint=inputs.hint)
+    return track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system))
 
 
 def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:
