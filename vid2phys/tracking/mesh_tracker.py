@@ -493,7 +493,7 @@ class MeshTracker:
             reached += [Hypothesis(fit, None, kept + fit.nats - 1.0) for fit in fresh]
             beam = self._distinct(reached)
             if beam:
-                recent.append(beam[0].fit.nats)
+                recent.append(max(h.fit.nats for h in beam))
             yield [h.fit for h in beam]
 
     def _advanced(self, seen: FrameForeground, h: Hypothesis) -> Hypothesis | None:
@@ -510,11 +510,13 @@ class MeshTracker:
         return Hypothesis(fit, h.fit.pose, self.config.memory * h.evidence + fit.nats)
 
     def _distinct(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """Return the best hypotheses with different poses."""
+        """Return the best hypotheses with different poses; the best of those that go on is one of them."""
         chosen: list[Hypothesis] = []
         least = self.config.beam_share * max((h.fit.nats for h in hypotheses), default=0.0)
         believed = lambda h: h.evidence + self.config.temperature * self._tilt_nats(h.fit.pose)  # noqa: E731
-        for h in sorted(hypotheses, key=believed, reverse=True):
+        ranked = sorted(hypotheses, key=believed, reverse=True)
+        going_on = [h for h in ranked if h.before is not None]
+        for h in (*going_on[:1], *ranked):
             if h.fit.nats >= least and all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
                 chosen.append(h)
             if len(chosen) == self.config.beam:
