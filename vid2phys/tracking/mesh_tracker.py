@@ -89,6 +89,8 @@ class MeshTrackerConfig:
     """Largest number of such searches in each direction."""
     same: tuple[float, ...] = (0.06, 0.06, 0.06, 0.005, 0.005, 0.03)
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
+    between_frames: int = 3
+    """Largest number of frames to each side, between whose poses a frame is fitted again where it jumps."""
     candidates: int = 6
     """Largest number of candidates in a frame."""
     feature_frames: int = 64
@@ -348,7 +350,27 @@ class MeshTracker:
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
+        found = self._joined(self._followed({i: fits for i, fits in again.items() if fits}))
+        return self._in_best_element(self._joined(self._between(found)))
+
+    def _between(self, found: Sequence[Fit | None]) -> list[list[Fit]]:
+        """Return the candidates of each frame: its fit, and fits from between those before and after where it jumps."""
+        config = self.config
+
+        def fits(i: int) -> list[Fit]:
+            own, out = found[i], list[Fit]()
+            for k in range(1, config.between_frames + 1):
+                before, after = (found[j] if 0 <= j < len(found) else None for j in (i - k, i + k))
+                if before is None or after is None:
+                    continue
+                pose = before.pose.retract(0.5 * before.pose.step_to(after.pose))
+                if own is not None and (np.abs(own.pose.step_to(pose)) < np.array(config.same)).all():
+                    break
+                fit = self._seen(i).fitted(pose)
+                out += [] if fit is None else [fit]
+            return out if own is None else [own, *out]
+
+        return list(side_by_side(fits, range(len(found))))
 
     def begin(self) -> None:
         """Learn the background, before any pose is known."""
