@@ -129,6 +129,7 @@ def track_mesh(
     config: MeshTrackerConfig = DEFAULTS,
     hint: Hint | None = None,
     tilt_std_rad: float | None = None,
+    first: Callable[[int, Pose], None] | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -143,6 +144,7 @@ def track_mesh(
         hint: where the body is in one frame; with it, the body need not move.
         tilt_std_rad: standard deviation of the angle between the body's z axis and up in the motions of the system;
             None: all angles are equally probable.
+        first: receives a frame in which the body was found and its pose, long before all frames are tracked.
 
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
@@ -152,12 +154,15 @@ def track_mesh(
     if texture is not None:
         seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)
         if seen is not None and (hint is None or is_at_hint(seen, hint, clip, camera, mesh)):
+            if first is not None:
+                i = int(np.argmax(seen.tracked))
+                first(i, seen.poses.pose[i])
             return seen
     if camera.moves:
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
-    tracker.tilt_std_rad = tilt_std_rad
+    tracker.tilt_std_rad, tracker.first = tilt_std_rad, first
     if hint is not None:
         tracker.hinted = HintedRow(hint.row(clip), hint)
     found = tracker.run()
@@ -303,6 +308,7 @@ class MeshTracker:
         moved: whether anything was foreground in any frame that was searched.
         hinted: where the body is in one frame, by a hint of the user.
         tilt_std_rad: standard deviation of the angle between the body's z axis and up, if the system limits it.
+        first: receives a frame in which the body was found, and its pose.
         known: poses that agree with the hint, by frame; empty without a hint.
         resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
@@ -320,6 +326,7 @@ class MeshTracker:
     moved: bool = False
     hinted: HintedRow | None = None
     tilt_std_rad: float | None = None
+    first: Callable[[int, Pose], None] | None = None
     known: dict[int, Pose] = field(default_factory=dict)
     resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
@@ -342,6 +349,9 @@ class MeshTracker:
         anchors = self._teach() if self.hinted is None else self._teach_at_hint(self.hinted)
         if not anchors:
             return [None] * len(self.frames)
+        if self.first is not None:
+            best = max(anchors, key=lambda i: anchors[i][0].overlap * anchors[i][0].nats)
+            self.first(best, anchors[best][0].pose)
         self._report(0.3)
         found = self._joined(self._followed(anchors))
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
