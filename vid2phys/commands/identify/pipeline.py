@@ -115,8 +115,22 @@ def _tracked(
         points = config.body_points
         tracked, notes = given_track(config.observation, points, inputs.clip, inputs.camera, inputs.mesh)
         return [replace(inputs, warnings=(*inputs.warnings, *notes))], [tracked]
-    tracks = [track(one, config.without, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
-    return list(several), tracks
+    pairs = [_track_one(one, config, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
+    return [inputs for inputs, _ in pairs], [tracked for _, tracked in pairs]
+
+
+def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
+    """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
+    from vid2phys.commands.identify.better_track import better_track
+
+    found_model = config.model is None and inputs.model is not None
+    if not found_model or inputs.body is not None or inputs.camera.moves:
+        return inputs, track(inputs, config.without, progress)
+    return better_track(
+        inputs,
+        lambda one: track_pose(one, config.without, progress),
+        lambda one: track_silhouette(one, progress),
+    )
 
 
 def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Tracked:
