@@ -213,14 +213,19 @@ def test_the_command_ends_cleanly(inputs: tuple[Path, Pose], name: str) -> None:
     process = subprocess.Popen(
         line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(root)},
+        # a job in the background of a shell ignores SIGINT, and so do its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
-    assert process.stdout is not None
-    url = urlsplit(process.stdout.readline().strip())
-    connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=60)
-    connection.request("GET", url.path + "clip.json")
-    assert connection.getresponse().status == 200
-    process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=60)
+    try:
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().strip())
+        connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=60)
+        connection.request("GET", url.path + "clip.json")
+        assert connection.getresponse().status == 200
+        process.send_signal(getattr(signal, name))
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 0
     assert out == ""
     assert "Traceback" not in err

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from tests.moving_box import CAMERA, box_clip, box_mesh, box_poses, wall
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.report.overlay import write_preview
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses, regions
+from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground, color_density
-from vid2phys.tracking.mesh_tracker import track_mesh
-from vid2phys.tracking.silhouette_fit import FrameForeground, detect
+from vid2phys.tracking.mesh_tracker import MeshTracker, track_mesh
+from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, detect
 from vid2phys.types import Clip
 
 MESH = box_mesh()
 SHAPE = shape_of(MESH, "rigid_contact")
+IN_WORLD = replace(CAMERA, camera_to_world=np.eye(4))  # a camera that faces up
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +41,9 @@ def _mask(pose: Pose) -> np.ndarray:
     from vid2phys.engine.render.rasterizer import rasterize_camera
 
     return np.asarray(rasterize_camera(pose.apply(MESH.vertices), MESH.faces, CAMERA, 1).coverage > 0.5)
+
+
+_TURNED = Rotation.from_rotvec([[0.0, 0.0, 1.0], [np.radians(30.0), 0.0, 0.0]]).as_matrix()
 
 
 def _errors(found: Pose, true: Pose) -> tuple[float, float]:
@@ -148,6 +157,39 @@ def test_a_thrown_box_is_tracked_with_nothing_trained(filmed: tuple[Clip, Pose])
     assert found.tracked.all()
     assert not found.observation.visible.any()  # poses are measured, no keypoints
     assert found.observation.measured.all()
+
+
+def test_the_first_frame_is_shown_before_all_are_tracked(filmed: tuple[Clip, Pose], tmp_path: Path) -> None:
+    clip, poses = filmed
+    shown, reports = list[tuple[int, Pose]](), list[float]()
+
+    def first(i: int, pose: Pose) -> None:
+        assert max(reports, default=0.0) < 0.5
+        shown.append((i, pose))
+
+    track_mesh(clip, CAMERA, MESH, SHAPE, Calibration(), reports.append, first=first)
+    ((i, pose),) = shown
+    distance, angle = _errors(pose, poses[i])
+    assert distance < 0.03
+    assert angle < 5.0
+    write_preview(tmp_path / "preview.png", clip, IN_WORLD, MESH, i, pose)
+    image = cv2.imread(str(tmp_path / "preview.png"))
+    assert image is not None
+    left, right = image[:, : CAMERA.width].astype(int), image[:, -CAMERA.width :].astype(int)
+    drawn = cv2.dilate((np.abs(left - right).sum(axis=2) > 60).astype(np.uint8), np.ones((5, 5)))
+    mask = _mask(poses[i]).astype(np.uint8)
+    edge = (mask > 0) & (cv2.erode(mask, np.ones((3, 3))) == 0)
+    assert drawn[edge].mean() > 0.8
+
+
+def test_upright_poses_are_preferred_where_the_system_is_upright() -> None:
+    images = [(255.0 * wall()).astype(np.uint8)] * 5
+    clip = Clip(ArrayFrames(np.stack(images)), np.arange(5) / 60.0, CAMERA.width, CAMERA.height, "wall")
+    tracker = MeshTracker(FrameStore(clip.frames, clip.width, clip.height), clip.times_s, IN_WORLD, MESH, SHAPE)
+    upright, tilted = (Fit(Pose(turned, np.array([0.0, 0.0, 1.0])), 10.0, 0.5, None) for turned in _TURNED)
+    assert tracker._nats(upright) == tracker._nats(tilted)
+    tracker.tilt_std_rad = np.radians(20.0)
+    assert tracker._nats(upright) - tracker._nats(tilted) == pytest.approx(0.5 * (30.0 / 20.0) ** 2)
 
 
 def test_what_cannot_be_found_is_refused(filmed: tuple[Clip, Pose]) -> None:

@@ -1,4 +1,4 @@
-"""Write overlay.mp4: the user's frames beside the same frames with the fitted mesh drawn over them."""
+"""Draw the user's frames beside the same frames with the fitted mesh over them: overlay.mp4, and a preview."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.system import System
-from vid2phys.geometry import Array, matrix_from_quat
+from vid2phys.geometry import Array, Pose, matrix_from_quat
 from vid2phys.io.video import VideoWriter
 from vid2phys.report.mesh_lines import Box, Image, Projected, Window, blend, bounds, mesh_lines, project_vertices
 from vid2phys.types import Camera, Clip, Mesh, Trajectory
@@ -88,6 +88,32 @@ def write_overlay(
             video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
+
+
+def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int, pose: Pose) -> None:
+    """Write one frame beside the same frame with the mesh at a pose camera_from_body, before the motion is fitted.
+
+    Args:
+        path: of the image.
+        clip: that the frame is from.
+        camera: of the clip, with a pose in the world.
+        mesh: in body axes.
+        index: of the frame.
+        pose: camera_from_body.
+    """
+    import cv2
+
+    camera = camera.at(index)
+    to_world = np.eye(4) if camera.camera_to_world is None else np.asarray(camera.camera_to_world)
+    place = lambda points: pose.apply(points) @ to_world[:3, :3].T + to_world[:3, 3]  # noqa: E731
+    view = project_vertices(camera, place(mesh.vertices))
+    ends = np.concatenate([np.zeros((1, 3)), 0.8 * mesh.radius_m * np.eye(3)])
+    axes = project_vertices(camera, place(ends)).pixels
+    scene = _scene(clip, camera, mesh, [bounds(view)], axes[:1])
+    (frame,) = clip.frames.at([index])
+    label = f"frame {index}   {float(clip.times_s[index]):.2f} s"
+    drawn = draw_frame(scene, frame, view, axes, np.zeros((0, 2)), False, label)
+    cv2.imwrite(str(path), np.ascontiguousarray(drawn[..., ::-1]))
 
 
 def draw_frame(

@@ -27,6 +27,7 @@ from vid2phys.types import Array
 _LEVELS = 256
 _BINS = 16  # bins of a colour histogram in each channel
 _SHIFT = 4  # binary digits of a channel that a bin drops
+_SAME = 160.0  # relative colour of a pixel that shows its background
 _compiled = numba.njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
 
 Silhouette = tuple[slice, slice, NDArray[np.bool_]]
@@ -158,7 +159,8 @@ class Foreground:
                 part, outside.shape[1:], config.apart_share * float(np.ptp(np.nonzero(part[2]), axis=1).max(initial=0))
             )
             other = _distance(self.samples[k], background) > config.changed_std * noise
-            beside.append(self.samples[k][_patches(apart & other, config.patch_px)])
+            patches = _patches(apart & other, config.patch_px)
+            beside.append(_relative(self.samples[k][patches], background[patches]))
         changed = np.concatenate(beside)
         share = min(1.0, len(changed) / len(colors))
         density = color_density(changed, 0.0) + np.log(max(share, 1e-9))
@@ -172,11 +174,9 @@ class Foreground:
         unknown = config.unknown_nats - 3.0 * np.log(_LEVELS)
         body = np.full(_BINS**3, unknown) if self.body is None else self.body
         shadow = config.shadow_nats, config.darkest_shadow
-        other = self.scene - config.other_nats
-        if self.changed is not None:
-            other = np.maximum(other, self.changed)
+        changed = np.full(_BINS**3, -np.inf) if self.changed is None else self.changed
         same = _of_exposure(frame, self.background)
-        ratio = _log_ratio(same, self.background, self.noise, body, (self.scene, other), shadow, unknown)
+        ratio = _log_ratio(same, self.background, self.noise, body, (self.scene, changed), shadow, config.other_nats)
         most = config.max_nats
         smooth = cv2.blur(np.clip(ratio, -3.0 * most, 3.0 * most), (3, 3))
         return np.asarray(np.clip(smooth, -most, most), dtype=np.float32)
@@ -206,6 +206,11 @@ def _of_exposure(frame: Image, background: Image) -> Image:
     if np.abs(gain - 1.0).max() < 0.02:
         return frame
     return np.asarray(np.clip(np.rint(frame * gain.astype(np.float32)), 0, _LEVELS - 1), dtype=np.uint8)
+
+
+def _relative(colors: Image, background: Image) -> Image:
+    """Return colours [N, 3] relative to those of their background: `_SAME` where they are the same."""
+    return np.asarray(np.minimum(_SAME * colors.astype(np.float32) / (background + 1.0), _LEVELS - 1), dtype=np.uint8)
 
 
 def _distance(frame: Image, background: Image) -> NDArray[np.float32]:
@@ -294,22 +299,23 @@ def _log_ratio(
     body: Array,
     scenes: tuple[Array, Array],
     shadow: tuple[float, float],
-    unknown: float,
+    other_nats: float,
 ) -> NDArray[np.float32]:
     """Return the log-likelihood ratio [H, W] of body and scene.
 
-    scenes: log density of the scene's colours, and of these before a background that is known.
+    scenes: log density of the scene's colours, and of relative colours of what changes.
     shadow: cost and least brightness.
-    unknown: log density of a body of unknown colours.
+    other_nats: cost of any colour of the scene before a known background.
     """
     height, width, _ = frame.shape
-    scene, other = scenes
+    scene, changed = scenes
     shadow_nats, darkest = shadow
+    log_slope = np.log(_SAME / (np.arange(_LEVELS) + 1.0))
     out = np.empty((height, width), np.float32)
     for y in range(height):
         for x in range(width):
             i = (frame[y, x, 0] >> _SHIFT) * _BINS**2 + (frame[y, x, 1] >> _SHIFT) * _BINS + (frame[y, x, 2] >> _SHIFT)
-            likely = other[i]
+            likely = scene[i] - other_nats
             std = noise[y, x]
             if std < np.inf:
                 dot, square = 0.0, 1.0
@@ -323,6 +329,13 @@ def _log_ratio(
                     dimmed += (float(frame[y, x, c]) - dim * float(background[y, x, c])) ** 2
                 norm = -2.757 - 3.0 * np.log(std)
                 likely = max(likely, norm - 0.5 * plain / std**2)
+                j, slope = 0, 0.0
+                for c in range(3):
+                    behind = background[y, x, c]
+                    level = min(_SAME * float(frame[y, x, c]) / (float(behind) + 1.0), _LEVELS - 1.0)
+                    j = j * _BINS + (int(level) >> _SHIFT)
+                    slope += log_slope[behind]
+                likely = max(likely, changed[j] + slope)
                 likely = max(likely, norm - 1.2 - 0.5 * dimmed / (1.5 * std) ** 2 - shadow_nats - 2.0 * (1.0 - dim))
             else:
                 likely = scene[i]

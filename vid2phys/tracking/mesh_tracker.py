@@ -51,6 +51,7 @@ from vid2phys.tracking.hinted_search import (
     unchanged,
     within_reach,
 )
+from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
@@ -88,6 +89,8 @@ class MeshTrackerConfig:
     """Largest number of such searches in each direction."""
     same: tuple[float, ...] = (0.06, 0.06, 0.06, 0.005, 0.005, 0.03)
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
+    between_frames: int = 3
+    """Largest number of frames to each side, between whose poses a frame is fitted again where it jumps."""
     candidates: int = 6
     """Largest number of candidates in a frame."""
     feature_frames: int = 64
@@ -125,6 +128,8 @@ def track_mesh(
     progress: Callable[[float], None] | None = None,
     config: MeshTrackerConfig = DEFAULTS,
     hint: Hint | None = None,
+    tilt_std_rad: float | None = None,
+    first: Callable[[int, Pose], None] | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -137,6 +142,9 @@ def track_mesh(
         progress: receives the share of the work that is done.
         config: settings.
         hint: where the body is in one frame; with it, the body need not move.
+        tilt_std_rad: standard deviation of the angle between the body's z axis and up in the motions of the system;
+            None: all angles are equally probable.
+        first: receives a frame in which the body was found and its pose, long before all frames are tracked.
 
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
@@ -146,11 +154,15 @@ def track_mesh(
     if texture is not None:
         seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)
         if seen is not None and (hint is None or is_at_hint(seen, hint, clip, camera, mesh)):
+            if first is not None:
+                i = int(np.argmax(seen.tracked))
+                first(i, seen.poses.pose[i])
             return seen
     if camera.moves:
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, texture, progress, config)
+    tracker.tilt_std_rad, tracker.first = tilt_std_rad, first
     if hint is not None:
         tracker.hinted = HintedRow(hint.row(clip), hint)
     found = tracker.run()
@@ -295,6 +307,8 @@ class MeshTracker:
         config: settings.
         moved: whether anything was foreground in any frame that was searched.
         hinted: where the body is in one frame, by a hint of the user.
+        tilt_std_rad: standard deviation of the angle between the body's z axis and up, if the system limits it.
+        first: receives a frame in which the body was found, and its pose.
         known: poses that agree with the hint, by frame; empty without a hint.
         resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
@@ -311,6 +325,8 @@ class MeshTracker:
     config: MeshTrackerConfig = DEFAULTS
     moved: bool = False
     hinted: HintedRow | None = None
+    tilt_std_rad: float | None = None
+    first: Callable[[int, Pose], None] | None = None
     known: dict[int, Pose] = field(default_factory=dict)
     resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
@@ -333,6 +349,9 @@ class MeshTracker:
         anchors = self._teach() if self.hinted is None else self._teach_at_hint(self.hinted)
         if not anchors:
             return [None] * len(self.frames)
+        if self.first is not None:
+            best = max(anchors, key=lambda i: anchors[i][0].overlap * anchors[i][0].nats)
+            self.first(best, anchors[best][0].pose)
         self._report(0.3)
         found = self._joined(self._followed(anchors))
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
@@ -341,7 +360,27 @@ class MeshTracker:
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
+        found = self._joined(self._followed({i: fits for i, fits in again.items() if fits}))
+        return self._in_best_element(self._joined(self._between(found)))
+
+    def _between(self, found: Sequence[Fit | None]) -> list[list[Fit]]:
+        """Return the candidates of each frame: its fit, and fits from between those before and after where it jumps."""
+        config = self.config
+
+        def fits(i: int) -> list[Fit]:
+            own, out = found[i], list[Fit]()
+            for k in range(1, config.between_frames + 1):
+                before, after = (found[j] if 0 <= j < len(found) else None for j in (i - k, i + k))
+                if before is None or after is None:
+                    continue
+                pose = before.pose.retract(0.5 * before.pose.step_to(after.pose))
+                if own is not None and (np.abs(own.pose.step_to(pose)) < np.array(config.same)).all():
+                    break
+                fit = self._seen(i).fitted(pose)
+                out += [] if fit is None else [fit]
+            return out if own is None else [own, *out]
+
+        return list(side_by_side(fits, range(len(found))))
 
     def begin(self) -> None:
         """Learn the background, before any pose is known."""
@@ -414,8 +453,6 @@ class MeshTracker:
             seen = self._seen(i)
             self.moved |= bool((seen.log_ratio > 0.0).any())
             found = self._detected(i, seen)
-            if self.texture is None:
-                return found
             return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))
@@ -425,8 +462,17 @@ class MeshTracker:
         return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
 
     def _nats(self, fit: Fit) -> float:
-        """Return the evidence for a fit by foreground and edges, less what they state too much."""
-        return fit.nats / self.config.temperature
+        """Return the evidence for a fit: by foreground and edges, less what they state too much, and by its tilt."""
+        return fit.nats / self.config.temperature + self._tilt_nats(fit.pose)
+
+    def _tilt_nats(self, pose: Pose) -> float:
+        """Return the evidence of the angle between the body's z axis and up; zero where nothing is known of it."""
+        pose_of_camera = self.camera.camera_to_world
+        if self.tilt_std_rad is None or pose_of_camera is None:
+            return 0.0
+        cosine = float(np.asarray(pose_of_camera)[2, :3] @ pose.rotation[:, 2])
+        tilt = np.arccos(np.clip(cosine, -1.0, 1.0))
+        return -float(min(0.5 * (tilt / self.tilt_std_rad) ** 2, HYPOTHESES.max_tilt_nats))
 
     def _texture_nats(self, frame: Image, fit: Fit) -> Array:
         """Return the evidence [G] of the texture for a fit under each symmetry element, nats; zeros without texture."""
@@ -479,7 +525,7 @@ class MeshTracker:
             reached += [Hypothesis(fit, None, kept + fit.nats - 1.0) for fit in fresh]
             beam = self._distinct(reached)
             if beam:
-                recent.append(beam[0].fit.nats)
+                recent.append(max(h.fit.nats for h in beam))
             yield [h.fit for h in beam]
 
     def _advanced(self, seen: FrameForeground, h: Hypothesis) -> Hypothesis | None:
@@ -496,10 +542,13 @@ class MeshTracker:
         return Hypothesis(fit, h.fit.pose, self.config.memory * h.evidence + fit.nats)
 
     def _distinct(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """Return the best hypotheses with different poses."""
+        """Return the best hypotheses with different poses; the best of those that go on is one of them."""
         chosen: list[Hypothesis] = []
         least = self.config.beam_share * max((h.fit.nats for h in hypotheses), default=0.0)
-        for h in sorted(hypotheses, key=lambda h: -h.evidence):
+        believed = lambda h: h.evidence + self.config.temperature * self._tilt_nats(h.fit.pose)  # noqa: E731
+        ranked = sorted(hypotheses, key=believed, reverse=True)
+        going_on = [h for h in ranked if h.before is not None]
+        for h in (*going_on[:1], *ranked):
             if h.fit.nats >= least and all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
                 chosen.append(h)
             if len(chosen) == self.config.beam:

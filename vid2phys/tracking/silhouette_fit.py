@@ -49,6 +49,8 @@ class SilhouetteFitConfig:
     correlated_sides: float = 0.75
     """Number of pixels that count as one piece of evidence, in square roots of the silhouette's area: shadows are as
     large as the body is."""
+    sure_nats: float = 2.0
+    """Log-likelihood ratio from which on a pixel is foreground as a whole, nats."""
     proposal_reaches: tuple[float, ...] = (0.1, 0.06)
     """The same for a pose that a detector proposes."""
     proposals: int = 7
@@ -121,12 +123,11 @@ class FrameForeground:
             borderValue=0.0,
         )
         area_px = abs(float(np.linalg.det(to_frame[:, :2])))
-        inside, total = float(seen[mask].sum()), float(np.maximum(seen, 0.0).sum())
-        both = float(np.maximum(seen[mask], 0.0).sum())
-        most = float(seen.max()) if seen.size else 0.0
-        union = total + mask.sum() * max(most, 1e-3) - both
+        inside, sure = float(seen[mask].sum()), np.clip(seen / self.config.sure_nats, 0.0, 1.0)
+        both = float(sure[mask].sum())
+        union = float(sure.sum()) + float(mask.sum()) - both
         side_px = np.sqrt(area_px * max(float(mask.sum()), 1.0))
-        return area_px * inside / (self.config.correlated_sides * side_px), both / union
+        return area_px * inside / (self.config.correlated_sides * side_px), both / max(union, 1e-9)
 
     def aligned(self, pose: Pose, reaches: tuple[float, ...] | None = None) -> Pose | None:
         """Return the pose after rounds of lines across its contour; None where the body has no contour here."""

@@ -28,8 +28,8 @@ class RotationMotion:
     """Standard deviation of a frame's orientation, rad."""
     rate_rad_s: float = float(np.radians(400.0))
     """Standard deviation of the rate of turning of an unknown body, rad/s."""
-    fast_nats: float = 0.2
-    """Cost of each frame at this rate, nats: a symmetric body that turns by an element in each frame looks the same."""
+    large_step_rad: float = float(np.radians(60.0))
+    """Rotation between two frames that costs a nat: a turn by a symmetry element in each frame looks steady, too."""
     rate_growth: float = 6.0**2
     """Growth of the variance of a rate without impacts, rad^2/s^3."""
     impact_nats: float = 4.0
@@ -203,7 +203,7 @@ def _rotation_paths(
     motion: tuple[float, float, float, float, float, int, float, float, float],
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the same for orientations quat [N, S, 4]; motion: the fields of `RotationMotion`."""
-    std, rate_std, fast, growth, impact, max_skipped, skip, most, away_std = motion
+    std, rate_std, large, growth, impact, max_skipped, skip, most, away_std = motion
     count, states = cost.shape
     total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
     rate, variance = np.zeros((count, states, 3)), np.full(cost.shape, rate_std**2)
@@ -222,8 +222,8 @@ def _rotation_paths(
                     going_on = _rotation_cost(ahead, quat[t, k], spread, std)
                     hit = _rotation_cost(quat[last, s], quat[t, k], (rate_std * span) ** 2, std) + impact
                     apart = 0.5 * ((log_distance[t, k] - log_distance[last, s]) / away_std) ** 2
-                    turning = fast * (_angle(quat[last, s], quat[t, k]) / (rate_std * span)) ** 2
-                    step[s, k], steady[s, k] = min(min(going_on, hit) + turning + apart, most), going_on <= hit
+                    swing = (_angle(quat[last, s], quat[t, k]) / large) ** 2
+                    step[s, k], steady[s, k] = min(min(going_on, hit) + swing + apart, most), going_on <= hit
             better = _advance(total[last], step, skipped, cost[t], total[t], origin[t], last)
             for k in range(states):
                 if not better[k]:

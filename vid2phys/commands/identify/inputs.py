@@ -63,6 +63,7 @@ class Inputs:
     focal: FocalPrior | None = None
     camera_estimate: EstimatedCamera | None = None
     hint: Hint | None = None
+    preview: Path | None = None  # image of the first frame in which a body without a model is found
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from vid2phys.commands.progress import Progress, of_clip, silent
 if TYPE_CHECKING:
     from vid2phys.commands.identify.fit import Initialised
     from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.geometry import Pose
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Result
@@ -68,6 +69,9 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     progress("reading inputs")
     several = read_all(configs)
     with new_run("identify", config.out) as folder:
+        several = [
+            replace(inputs, preview=path) for inputs, path in zip(several, previews(folder, several), strict=True)
+        ]
         several, tracks = track_all(several, config, progress)
         result = with_cameras(solve(several, tracks, config, progress), several)
         if several[0].camera_estimate is not None:
@@ -111,8 +115,22 @@ def _tracked(
         points = config.body_points
         tracked, notes = given_track(config.observation, points, inputs.clip, inputs.camera, inputs.mesh)
         return [replace(inputs, warnings=(*inputs.warnings, *notes))], [tracked]
-    tracks = [track(one, config.without, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
-    return list(several), tracks
+    pairs = [_track_one(one, config, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
+    return [inputs for inputs, _ in pairs], [tracked for _, tracked in pairs]
+
+
+def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
+    """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
+    from vid2phys.commands.identify.better_track import better_track
+
+    found_model = config.model is None and inputs.model is not None
+    if not found_model or inputs.body is not None or inputs.camera.moves:
+        return inputs, track(inputs, config.without, progress)
+    return better_track(
+        inputs,
+        lambda one: track_pose(one, config.without, progress),
+        lambda one: track_silhouette(one, progress),
+    )
 
 
 def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Tracked:
@@ -145,12 +163,27 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
+    from vid2phys.report.overlay import write_preview
+    from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.mesh_tracker import track_mesh
 
     assert inputs.untrained is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
     given = inputs.clip, inputs.camera, inputs.mesh, inputs.untrained, inputs.calibration
-    return track_mesh(*given, share, hint=inputs.hint)
+
+    def first(index: int, pose: Pose) -> None:
+        if inputs.preview is not None:
+            write_preview(inputs.preview, inputs.clip, inputs.camera, inputs.mesh, index, pose)
+            progress(f"found in frame {index}: {inputs.preview}")
+
+    return track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
+
+
+def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:
+    """Return the image of each clip that shows the body where it was found first."""
+    if len(several) == 1:
+        return [folder / "preview.jpg"]
+    return [folder / f"preview_{g + 1}.jpg" for g in range(len(several))]
 
 
 def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:
