@@ -4,7 +4,7 @@
 
 Cases: clips of ../shared/clips that have arm.urdf and joint_states.csv, and drawn arms (`tests.moving_arm`) in N random
 motions each, before another wall each. Frames are judged before a motion is fitted. `rms` is that of the worst joint,
-in deg; sliding joints are apart, in mm. `median` is over all frames and joints. `within` is the share of frames in which
+in deg; sliding joints are apart, in mm. `median` is over all frames and joints. `within` is the share of frames where
 all joints are within 5 deg and 5 mm. `stated` is the RMS of errors divided by their stated standard deviations; 1 is
 honest.
 """

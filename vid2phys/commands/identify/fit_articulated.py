@@ -17,6 +17,7 @@ import numpy as np
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import SURE_QUALITY, enough
 from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.identify.measured_motion import is_measured, measured_motion, unlike
 from vid2phys.commands.identify.reinitialise import Shown, reinitialise
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
@@ -51,8 +52,9 @@ def estimate(
 ) -> list[Result]:
     """Fit one or more clips that share the parameters, each from its own start.
 
-    Clips without a start are left out, and their results state so. With `options.refine`, frames are detected again
-    from the fitted motion (`reinitialise`), unless the body was tracked without a model.
+    Clips without a start are left out, and their results state so. A robot of which nothing is asked has no dynamics
+    to fit (`measured_motion`). With `options.refine`, frames are detected again from the fitted motion
+    (`reinitialise`), unless the body was tracked without a model.
     """
     from vid2phys.solvers import configuration_shooting, measurements
 
@@ -62,6 +64,9 @@ def estimate(
     tracks = list(tracks)
     begun = {g: start for g, start in enumerate(starts) if start is not None}
     results = {g: _lost(problems[g], tracks[g]) for g in range(len(problems)) if g not in begun}
+    if is_measured(several, options):
+        results |= {g: measured_motion(several[g], tracks[g]) for g in begun}
+        begun = {}
     if begun:
         progress("fitting")
         solutions = configuration_shooting.solve_clips([problems[g] for g in begun], body, list(begun.values()))
@@ -138,6 +143,7 @@ def _result(
                 *([] if inputs.actions else [HELD]),
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
+                *unlike(inputs, tracked, solution.states),
                 *misfit,
             ]
         ),

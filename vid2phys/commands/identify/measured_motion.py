@@ -1,0 +1,76 @@
+"""Report the motion of a robot as it was measured, where neither actions nor parameters of its dynamics are asked for.
+
+Motors may drive a robot in any way. So its joint coordinates are smoothed in time (`solvers.coordinate_smoothing`), and
+no dynamics are fitted. `unlike` judges the other case, in which dynamics were fitted.
+
+Limits: errors that last for many frames are stated, and not removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.notes import doubt, ordered
+from vid2phys.solvers.coordinate_smoothing import smooth_coordinates
+
+if TYPE_CHECKING:
+    from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.tracking.articulated.tracker import ConfigurationTrack
+    from vid2phys.types import Array, Result
+
+MEASURED = "no --actions and no --fit: joint coordinates are measured and smoothed, no dynamics are fitted"
+_FAR = 6.0  # RMS of fitted minus measured coordinates, standard deviations, from which on another motion was fitted
+
+
+def is_measured(several: Sequence[Inputs], options: FitOptions) -> bool:
+    """Return whether nothing is asked about the dynamics of a robot that is tracked without a model."""
+    return several[0].model is None and not options.fit and all(inputs.actions is None for inputs in several)
+
+
+def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
+    """Return the smoothed motion of a tracked robot, with its standard deviations."""
+    from vid2phys.types import Result, Status, Trajectory
+
+    body, seen = inputs.body, tracked.observation
+    assert body is not None
+    assert seen.configuration is not None
+    size, basis = len(body.names), seen.configuration.shared_basis
+    moved, covariance = smooth_coordinates(seen.times_s, tracked.configurations, seen.configuration.covariance)
+    lasting = basis @ np.swapaxes(basis, -1, -2)
+    lasting[~tracked.tracked] = lasting[tracked.tracked].mean(axis=0)
+    covariance[:, :size, :size] += lasting
+    states = body.states(moved[:, :size], moved[:, size:])
+    diagnostics: dict[str, object] = {
+        "notes": ordered([*inputs.notes, MEASURED, *tracked.notes]),
+        "lost_frames": tracked.lost_frames,
+        "rms_px": None,
+        "loss": None,
+        "iterations": 0,
+    }
+    trajectory = Trajectory(seen.times_s, states, inputs.system.state_names, None, covariance)
+    name = inputs.system.name
+    return Result(Status.CONVERGED, "", name, (), trajectory, None, None, seen, diagnostics)
+
+
+def unlike(inputs: Inputs, tracked: ConfigurationTrack, states: Array) -> list[str]:
+    """Return a doubt where a fitted motion [T, N] is not the measured one of a body without a model."""
+    body, rows = inputs.body, tracked.tracked
+    if body is None or inputs.model is not None:
+        return []
+    off = body.difference(tracked.configurations[rows], body.configurations(states)[rows])
+    std = np.sqrt(np.einsum("tii->ti", tracked.covariance[rows]))
+    if np.sqrt(((off / std) ** 2).mean()) < _FAR:
+        return []
+    worst = int(np.argmax((off / std).std(axis=0)))
+    unit, factor = ("deg", 180.0 / np.pi) if body.is_angle[worst] else ("mm", 1e3)
+    size = factor * float(np.sqrt((off[:, worst] ** 2).mean()))
+    return [
+        doubt(
+            f"the fitted motion of {body.names[worst]} is {size:.3g} {unit} (RMS) off the measured one: does a motor "
+            "drive it? Give --actions, or leave --fit out for the measured motion"
+        )
+    ]
