@@ -47,6 +47,8 @@ class SilhouetteFitConfig:
     """Largest step of a round."""
     correlated_sides: float = 0.75
     """Number of pixels that count as one piece of evidence, in square roots of the silhouette's area."""
+    sure_nats: float = 2.0
+    """Log-likelihood ratio from which on a pixel is foreground as a whole, nats."""
     min_lines: int = 12
     """Least number of lines across a contour."""
     min_size_px: float = 8.0
@@ -123,9 +125,9 @@ class FrameFit:
         if mask is None or drawing is None or not mask.any():
             return Fit(configuration, -np.inf, 0.0, covariance)
         area_px = 1.0 / grid.scale**2
-        inside, positive = float(seen[mask].sum()), np.maximum(seen, 0.0)
-        both, known = float(positive[mask].sum()), float((mask & (seen != 0.0)).sum())
-        union = float(positive.sum()) + known * max(float(seen.max()), 1e-3) - both
+        inside, sure = float(seen[mask].sum()), np.clip(seen / self.config.sure_nats, 0.0, 1.0)
+        both, known = float(sure[mask].sum()), float((mask & (seen != 0.0)).sum())
+        union = float(sure.sum()) + known - both
         side_px = np.sqrt(area_px * float(mask.sum()))
         nats = area_px * inside / (self.config.correlated_sides * side_px)
         return Fit(configuration, nats + self._evidence.edges(vertices, drawing), both / max(union, 1e-9), covariance)

@@ -49,6 +49,9 @@ class SilhouetteTrackerConfig:
     """Number of frames that are searched for colours and background."""
     taught_shares: tuple[float, ...] = (0.5, 0.8)
     """Share of these, the best ones, that count in each round."""
+    unchanged_share: float = 0.15
+    """Share of the evidence against the body that counts in a pixel that shows the background, before the body's colours
+    are known: the body may rest where the background was estimated."""
     least_moved: int = 4
     """Least number of pixels of the search's grid that are foreground in a frame where something moves."""
     beam: int = 3
@@ -275,6 +278,8 @@ class SilhouetteTracker:
         frame = self.frames[i]
         ratio = self.foreground.log_ratio(frame)
         ratio[self.search.static] = 0.0
+        if self.foreground.body is None:
+            ratio = np.where(ratio < 0.0, np.float32(self.config.unchanged_share) * ratio, ratio)
         return FrameFit(frame, ratio, self.search, self.solid)
 
     def _learn(self, fits: dict[int, Fit]) -> None:
