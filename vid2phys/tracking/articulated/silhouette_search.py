@@ -38,12 +38,15 @@ class SilhouetteSearchConfig:
     """Longer side of the grid on which they are drawn, px."""
     fine_px: int = 320
     """Longer side of the grid on which a fit is judged, px."""
-    kept: int = 24
+    kept: int = 40
     """Number of configurations that a round keeps."""
-    children: int = 12
+    children: int = 24
     """Number of variations of each of them in a round."""
-    noise: tuple[float, ...] = (0.25, 0.12, 0.06)
+    noise: tuple[float, ...] = (0.3, 0.25, 0.18, 0.1, 0.06)
     """Standard deviations of the variations in each round, in units of the coordinates."""
+    miss_shares: tuple[float, ...] = (0.3, 0.3, 0.3, 0.3, 0.6, 1.0)
+    """Share of the evidence against the body that counts among the drawn configurations and in each round: else one
+    that covers half of the body would be no better than one that hides behind the base."""
     chunk: int = 512
     """Number of silhouettes that are compared at once."""
     chunk_vertices: int = 200_000
@@ -242,18 +245,20 @@ class ConfigurationSearch:
 
     def propose(self, log_ratio: NDArray[np.float32]) -> Array:
         """Return configurations [N, D] whose silhouettes explain a frame's foreground [H, W], the best first."""
-        grid, config, rng = self.coarse, self.config, np.random.default_rng(0)
-        seen = grid.shrunk(log_ratio)
+        config, rng = self.config, np.random.default_rng(0)
+        seen = self.coarse.shrunk(log_ratio)
+        gentle = [np.where(seen < 0.0, np.float32(share) * seen, seen) for share in config.miss_shares]
         drawn, packed = self._drawn
         scores = np.empty(len(drawn))
         for start in range(0, len(drawn), config.chunk):
             part = np.unpackbits(packed[start : start + config.chunk], axis=1, count=seen.size)
-            scores[start : start + config.chunk] = part.astype(np.float32) @ seen.ravel()
-        found, scores = self._best(drawn, scores, self.config.noise[0])
-        for noise, apart in zip(config.noise, (*config.noise[1:], 0.5 * config.noise[-1]), strict=True):
-            more = np.concatenate([self.varied(each, noise, config.children, rng) for each in found])
-            both = np.concatenate([found, more])
-            found, scores = self._best(both, np.append(scores, self.scores(more, seen)), apart)
+            scores[start : start + config.chunk] = part.astype(np.float32) @ gentle[0].ravel()
+        found = self._best(drawn, scores, config.noise[0])
+        distances = (*config.noise[1:], 0.5 * config.noise[-1])
+        for noise, apart, ratio in zip(config.noise, distances, gentle[1:], strict=True):
+            more = [self.varied(each, noise, config.children, rng) for each in found]
+            both = np.concatenate([found, *more])
+            found = self._best(both, self.scores(both, ratio), apart)
         return found
 
     def varied(self, configuration: Array, noise: float, count: int, rng: np.random.Generator) -> Array:
@@ -271,15 +276,15 @@ class ConfigurationSearch:
         masks = self._masks(configurations, self.coarse, self._moving)
         return np.array([-np.inf if mask is None else float(shrunk[mask].sum()) for mask in masks])
 
-    def _best(self, configurations: Array, scores: Array, apart: float) -> tuple[Array, Array]:
-        """Return the best configurations that differ by more than `apart` units, and their scores."""
+    def _best(self, configurations: Array, scores: Array, apart: float) -> Array:
+        """Return the best configurations that differ by more than `apart` units."""
         chosen: list[int] = []
         for n in np.argsort(-scores).tolist():
             if not np.isfinite(scores[n]) or len(chosen) == self.config.kept:
                 break
             if all(self.distance(configurations[n], configurations[m]) > apart for m in chosen):
                 chosen.append(n)
-        return configurations[chosen], scores[chosen]
+        return configurations[chosen]
 
     def distance(self, a: Array, b: Array) -> float:
         """Return the largest difference of two configurations [D], in units of the coordinates."""

@@ -50,8 +50,8 @@ class SilhouetteTrackerConfig:
     taught_shares: tuple[float, ...] = (0.5, 0.8)
     """Share of these, the best ones, that count in each round."""
     unchanged_share: float = 0.15
-    """Share of the evidence against the body that counts in a pixel that shows the background, before the body's colours
-    are known: the body may rest where the background was estimated."""
+    """Share of the evidence against the body that counts in a pixel before the body's colours are known: it may rest
+    where the background was estimated."""
     least_moved: int = 4
     """Least number of pixels of the search's grid that are foreground in a frame where something moves."""
     beam: int = 3
