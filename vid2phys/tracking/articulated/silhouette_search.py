@@ -40,8 +40,8 @@ class SilhouetteSearchConfig:
     """Longer side of the grid on which a fit is judged, px."""
     kept: int = 40
     """Number of configurations that a round keeps."""
-    children: int = 24
-    """Number of variations of each of them in a round."""
+    children: int = 5
+    """Number of variations of each of them in a round, for each coordinate."""
     noise: tuple[float, ...] = (0.3, 0.25, 0.18, 0.1, 0.06)
     """Standard deviations of the variations in each round, in units of the coordinates."""
     miss_shares: tuple[float, ...] = (0.3, 0.3, 0.3, 0.3, 0.6, 1.0)
@@ -256,7 +256,7 @@ class ConfigurationSearch:
         found = self._best(drawn, scores, config.noise[0])
         distances = (*config.noise[1:], 0.5 * config.noise[-1])
         for noise, apart, ratio in zip(config.noise, distances, gentle[1:], strict=True):
-            more = [self.varied(each, noise, config.children, rng) for each in found]
+            more = [self.varied(each, noise, config.children * len(self.units), rng) for each in found]
             both = np.concatenate([found, *more])
             found = self._best(both, self.scores(both, ratio), apart)
         return found
@@ -278,14 +278,16 @@ class ConfigurationSearch:
 
     def _best(self, configurations: Array, scores: Array, apart: float) -> Array:
         """Return the best configurations that differ by more than `apart` units."""
-        chosen: list[int] = []
-        for n in np.argsort(-scores).tolist():
-            if not np.isfinite(scores[n]) or len(chosen) == self.config.kept:
-                break
-            if all(self.distance(configurations[n], configurations[m]) > apart for m in chosen):
-                chosen.append(n)
-        return configurations[chosen]
+        order = np.argsort(-scores)
+        left, chosen = configurations[order[np.isfinite(scores[order])]], list[Array]()
+        while len(left) and len(chosen) < self.config.kept:
+            chosen.append(left[0])
+            left = left[self._distances(left[0], left) > apart]
+        return np.array(chosen).reshape(-1, len(self.units))
 
     def distance(self, a: Array, b: Array) -> float:
         """Return the largest difference of two configurations [D], in units of the coordinates."""
-        return float(np.abs(self.body.difference(a, b) / self.units).max())
+        return float(self._distances(a, b[None])[0])
+
+    def _distances(self, a: Array, others: Array) -> Array:
+        return np.asarray(np.abs(self.body.difference(a, others) / self.units).max(axis=-1))
