@@ -11,8 +11,10 @@ import trimesh
 from numpy.typing import NDArray
 
 from tests.moving_arm import FPS, SWING, Link, arm_clip, camera_of, placed, swings, urdf
-from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
+from vid2phys.commands.identify.fit_articulated import estimate, initialise
 from vid2phys.commands.identify.inputs import Filmed, Inputs, read_inputs
+from vid2phys.commands.identify.measured_motion import unlike
 from vid2phys.commands.options import built
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.render.rasterizer import rasterize_camera
@@ -21,11 +23,12 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import invert_transform
 from vid2phys.io.array_clip import array_clip
 from vid2phys.io.robot import parse_robot
+from vid2phys.notes import Severity, severity_of
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch, SilhouetteSearchConfig
-from vid2phys.tracking.articulated.silhouette_tracker import track_silhouettes, unwrapped
+from vid2phys.tracking.articulated.silhouette_tracker import jump_notes, track_silhouettes, unwrapped
 from vid2phys.tracking.viterbi import SteadyMotion, viterbi_path
-from vid2phys.types import Array, Camera, Clip
+from vid2phys.types import Array, Camera, Clip, Status
 
 FEW = SilhouetteSearchConfig(configurations=512)
 CAMERA = camera_of((0.25, -1.1, 0.1), (0.0, 0.0, -0.05), 320, 400.0)
@@ -215,3 +218,34 @@ def test_options_that_contradict_a_robot(options: dict[str, str], words: str) ->
 def test_robot_belongs_to_the_articulated_system(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--system articulated"):
         read(tmp_path, urdf(SWING), model="none", system="hand")
+
+
+def test_path_that_changes_between_configurations_is_doubtful(arm: JointBody) -> None:
+    times = np.arange(20) / FPS
+    steady = np.stack([9.0 * times, np.sin(12.0 * times)], axis=1)  # goes round, fast
+    assert jump_notes(times, (steady + np.pi) % (2.0 * np.pi) - np.pi, arm, np.full(2, 0.35)) == ()
+    mirrored = np.where((np.arange(20) < 8)[:, None], steady, -steady)
+    (note,) = jump_notes(times, mirrored, arm, np.full(2, 0.35))
+    assert severity_of(note) is Severity.DOUBT
+    assert f"first at {times[7]:.2f} s" in note
+
+
+def test_motor_drives_a_robot_of_which_nothing_is_asked(
+    tmp_path: Path, arm: JointBody, filmed: tuple[Clip, Array]
+) -> None:
+    clip, motion = filmed
+    track = track_silhouettes(clip, CAMERA, arm, search=FEW)
+    inputs = replace(read(tmp_path, urdf(SWING), model="none"), clip=clip, camera=CAMERA)
+    start = initialise(inputs, track)
+    (measured,) = estimate([inputs], [track], [start], FitOptions())
+    assert measured.status is Status.CONVERGED
+    assert (rms_deg(measured.trajectory.states[:, :2], motion) < 0.7).all()
+    rates = np.gradient(motion, 1.0 / FPS, axis=0)
+    apart = measured.trajectory.states[2:-2, 2:] - rates[2:-2]
+    assert np.sqrt((apart**2).mean()) < 0.15 * np.sqrt((rates**2).mean())
+    assert any("no dynamics are fitted" in note for note in measured.diagnostics["notes"])  # type: ignore[attr-defined]
+    free = np.concatenate([motion, rates], axis=1) * [1.0, 0.3, 1.0, 0.3]
+    (note,) = unlike(inputs, track, free)
+    assert "joint2" in note
+    assert severity_of(note) is Severity.DOUBT
+    assert unlike(inputs, track, np.concatenate([motion, rates], axis=1)) == []

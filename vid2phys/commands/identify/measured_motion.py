@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
-from vid2phys.notes import doubt, ordered
+from vid2phys.notes import doubt, is_doubtful, ordered
 from vid2phys.solvers.coordinate_smoothing import smooth_coordinates
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
     lasting[~tracked.tracked] = lasting[tracked.tracked].mean(axis=0)
     covariance[:, :size, :size] += lasting
     states = body.states(moved[:, :size], moved[:, size:])
+    notes = ordered([*inputs.notes, MEASURED, *tracked.notes])
     diagnostics: dict[str, object] = {
-        "notes": ordered([*inputs.notes, MEASURED, *tracked.notes]),
+        "notes": notes,
         "lost_frames": tracked.lost_frames,
         "rms_px": None,
         "loss": None,
@@ -53,7 +54,8 @@ def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
     }
     trajectory = Trajectory(seen.times_s, states, inputs.system.state_names, None, covariance)
     name = inputs.system.name
-    return Result(Status.CONVERGED, "", name, (), trajectory, None, None, seen, diagnostics)
+    status = Status.DOUBTFUL if is_doubtful(notes) else Status.CONVERGED
+    return Result(status, "", name, (), trajectory, None, None, seen, diagnostics)
 
 
 def unlike(inputs: Inputs, tracked: ConfigurationTrack, states: Array) -> list[str]:

@@ -112,6 +112,14 @@ class Part:
         return Part(used, np.ascontiguousarray(inside.reshape(-1, 3), dtype=np.int64))
 
 
+def coordinate_units(body: ArticulatedBody) -> Array:
+    """Return the unit [D] of each coordinate: 1 rad, or the length or amplitude that moves the body as far."""
+    count = len(body.mesh.vertices)
+    some = np.arange(0, count, max(1, count // 500))
+    moved = np.abs(body.jacobian(body.rest, some)).max(axis=(0, 1))
+    return np.asarray(np.where(body.is_angle, 1.0, body.radius_m / np.maximum(moved, 1e-9)))
+
+
 @dataclass(frozen=True)
 class ConfigurationSearch:
     """Silhouettes of a body on a known base before a camera.
@@ -128,18 +136,8 @@ class ConfigurationSearch:
 
     @cached_property
     def units(self) -> Array:
-        """The unit [D] of each coordinate: 1 rad, or the length or amplitude that moves the body as far."""
-        weight = np.array([np.abs(self.body.jacobian(self.body.rest, self._some)[..., d]).max() for d in self._axes])
-        return np.asarray(np.where(self.body.is_angle, 1.0, self.body.radius_m / np.maximum(weight, 1e-9)))
-
-    @property
-    def _axes(self) -> range:
-        return range(len(self.body.rest))
-
-    @cached_property
-    def _some(self) -> NDArray[np.int64]:
-        count = len(self.body.mesh.vertices)
-        return np.arange(0, count, max(1, count // 500))
+        """The unit [D] of each coordinate."""
+        return coordinate_units(self.body)
 
     @cached_property
     def moving(self) -> NDArray[np.bool_]:

@@ -25,11 +25,16 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.errors import InputError
 from vid2phys.indices import evenly
+from vid2phys.notes import doubt
 from vid2phys.tracking.articulated.contour_refinement import smoothed
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.silhouette_fit import Fit, FrameFit
 from vid2phys.tracking.articulated.silhouette_search import DEFAULTS as SEARCH
-from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch, SilhouetteSearchConfig
+from vid2phys.tracking.articulated.silhouette_search import (
+    ConfigurationSearch,
+    SilhouetteSearchConfig,
+    coordinate_units,
+)
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.first_pass import FrameStore
@@ -164,7 +169,29 @@ def _track(
     configurations[rows], covariances[rows] = at, covariance
     quality = np.array([0.0 if fit is None else fit.overlap for fit in found])
     observation = nothing.with_configurations(rows, measured)
-    return ConfigurationTrack(observation, configurations, covariances, tracked, quality, ())
+    notes = jump_notes(times_s[rows], at, body, config.jump * coordinate_units(body))
+    return ConfigurationTrack(observation, configurations, covariances, tracked, quality, notes)
+
+
+def jump_notes(times_s: Array, configurations: Array, body: ArticulatedBody, least: Array) -> tuple[str, ...]:
+    """Return a doubt where coordinates [N, D] leave a steady motion by more than `least` [D] in adjacent frames.
+
+    Configurations whose silhouettes are alike, such as those towards the camera and away from it, then took turns.
+    """
+    if len(times_s) < 3:
+        return ()
+    off = np.abs(np.diff(body.difference(configurations[:-1], configurations[1:]), axis=0))
+    jumps = np.argwhere(off > least)
+    if not len(jumps):
+        return ()
+    names = ", ".join(body.names[d] for d in sorted({int(d) for _, d in jumps}))
+    count, first = len({int(n) for n, _ in jumps}), float(times_s[jumps[0][0] + 1])
+    return (
+        doubt(
+            f"the joint coordinates jump in {count} frames, first at {first:.2f} s ({names}): configurations that look "
+            "alike from this camera took turns; film from another side, closer, or with less blur"
+        ),
+    )
 
 
 def _observation_of_nothing(times_s: Array, body: ArticulatedBody, correlation_s: Array) -> Observation:
