@@ -51,7 +51,7 @@ def test_joint_angles_of_every_frame_are_written(folder: tuple[Path, Array], mon
     result = json.loads((place / "run" / "result.json").read_text())
     assert result["status"] == "converged"
     assert result["fit"]["frames_lost"] == 0
-    assert {"overlay.mp4", "report.html"} <= {path.name for path in (place / "run").iterdir()}
+    assert {"overlay.mp4", "preview.jpg", "report.html"} <= {path.name for path in (place / "run").iterdir()}
 
 
 def test_joint_that_mimics_another_ends_with_one_line(

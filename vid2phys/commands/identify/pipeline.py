@@ -194,8 +194,25 @@ def track_configuration(inputs: Inputs, progress: Progress = silent) -> Configur
     assert inputs.body is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
     if inputs.model is None:
-        return track_silhouettes(inputs.clip, inputs.camera, inputs.body, share)
+        return track_silhouettes(
+            inputs.clip, inputs.camera, inputs.body, share, first=lambda i, at: _preview_robot(inputs, i, at, progress)
+        )
     return track_configurations(inputs.clip, inputs.camera, inputs.network, inputs.body, progress=share)
+
+
+def _preview_robot(inputs: Inputs, index: int, configuration: Array, progress: Progress) -> None:
+    """Write the preview of a body on a known base in a configuration [D]."""
+    from vid2phys.geometry import Pose, invert_transform
+    from vid2phys.report.overlay import write_preview
+
+    if inputs.preview is None:
+        return
+    assert inputs.body is not None
+    mesh = replace(inputs.body.mesh, vertices=inputs.body.vertices(configuration))
+    to_camera = invert_transform(inputs.camera_to_world)
+    pose = Pose(to_camera[:3, :3], to_camera[:3, 3])
+    write_preview(inputs.preview, inputs.clip, inputs.camera, mesh, index, pose)
+    progress(f"found in frame {index}: {inputs.preview}")
 
 
 def solve(

@@ -110,6 +110,7 @@ def track_silhouettes(
     progress: Callable[[float], None] | None = None,
     config: SilhouetteTrackerConfig = DEFAULTS,
     search: SilhouetteSearchConfig = SEARCH,
+    first: Callable[[int, Array], None] | None = None,
 ) -> ConfigurationTrack:
     """Track the configuration of a body on a known base through a clip, with nothing trained.
 
@@ -120,6 +121,7 @@ def track_silhouettes(
         progress: receives the share of the work that is done.
         config: settings.
         search: settings of the search.
+        first: receives the index of a frame and its configuration [D] once the body is found.
 
     Raises:
         InputError: the camera moves or looks elsewhere, nothing moves, or the body is found in no frame.
@@ -130,6 +132,7 @@ def track_silhouettes(
     window = Window.of(camera, body, VIEW_PX)
     frames = FrameStore(clip.frames, clip.width, clip.height)
     tracker = SilhouetteTracker(frames, clip.times_s, ConfigurationSearch(body, window, search), progress, config)
+    tracker.first = first
     found = tracker.run()
     if not tracker.moved:
         got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
@@ -234,6 +237,7 @@ class SilhouetteTracker:
         search: the drawn body.
         progress: receives the share of the work that is done.
         config: settings.
+        first: receives a frame's index and its configuration [D] once the body is found.
         moved: whether anything was foreground in any frame that was searched before the body's colours were known.
         foreground: colours of body and scene, as far as they are learned.
     """
@@ -243,6 +247,7 @@ class SilhouetteTracker:
     search: ConfigurationSearch
     progress: Callable[[float], None] | None = None
     config: SilhouetteTrackerConfig = DEFAULTS
+    first: Callable[[int, Array], None] | None = None
     moved: bool = False
     foreground: Foreground = field(init=False)
 
@@ -262,6 +267,9 @@ class SilhouetteTracker:
         anchors = self._teach()
         if not anchors:
             return [None] * len(self.frames)
+        if self.first is not None:
+            best = max(anchors, key=lambda i: anchors[i][0].overlap * anchors[i][0].nats)
+            self.first(best, anchors[best][0].configuration)
         self._report(0.3)
         found = self._joined(self._followed(anchors))
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
