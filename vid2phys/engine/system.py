@@ -61,6 +61,8 @@ class Capabilities:
     """The motion or input that determines each parameter, in words. Keys are names as in `inertial`."""
     without_effect: tuple[str, ...] = ()
     """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
+    of_impacts: tuple[str, ...] = ()
+    """Parameters of contact that are fitted by rollouts through impacts (`solvers.impacts`), after the smoothing."""
     inputs: tuple[InputKind, ...] = ()
     """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
     caution: str = ""

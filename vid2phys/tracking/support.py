@@ -35,6 +35,7 @@ EVIDENCE = (
     "image_match",  # logit of the verifier, which compares the frame with the mesh drawn at the pose
     "depth_jump",  # logarithm of the distance's change against that of the frames around
 )
+_SHOWN = 121  # frames of a clip whose images are compared with the mesh
 _WEIGHTS = Path(__file__).with_suffix(".json")
 
 
@@ -128,6 +129,23 @@ def evidence_of(
         "depth_jump": _depth_jumps(rows, translation, config),
     }
     return rows, np.column_stack([columns[name] for name in EVIDENCE])
+
+
+@one_thread()
+def image_match(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> float:
+    """Return the median logit of the verifier over some tracked frames: how well the images show the mesh.
+
+    Of 15 clips with the right mesh none has less than 3.4. Of five clips with the mesh of another body, four have -3 to
+    2.3, and one has 3.7. NaN where nothing was tracked.
+    """
+    rows = np.flatnonzero(track.tracked & track.poses.pose.is_finite)
+    if not len(rows):
+        return float("nan")
+    verifier = Verifier.load()
+    background = None if camera.moves else background_of(frames.background, frames[0].shape)
+    some = rows[:: max(1, len(rows) // _SHOWN)]
+    crops = [crop_of(frames[int(i)], background, camera.at(int(i)), mesh, track.poses.pose[int(i)]) for i in some]
+    return float(np.median([verifier.logit(crop) for crop in crops]))
 
 
 def decided(

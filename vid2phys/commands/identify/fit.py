@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.fit_impacts import fits_contact, solve_impacts, without_contact
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import plausibility_notes
@@ -42,6 +43,7 @@ STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good
 SMALL_PX = 45.0  # size of a body below which its orientation jumps for this reason
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
+SURE_MATCH = 2.5  # logit of the verifier, median of a clip; right meshes have 3.4 and more
 SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
@@ -118,6 +120,11 @@ def estimate(
     if start is None:
         return lost(inputs, tracked)
     solution, descent = smoothing.solution(start.fitted), None
+    if fits_contact(inputs, options):
+        problem, fitted, more, notes = solve_impacts(inputs, start.problem, solution, options, progress)
+        found = replace(start, problem=problem, notes=(*start.notes, *notes))
+        result = conclude(inputs, tracked, found, fitted, options, smoothed=solution)
+        return replace(result, diagnostics=result.diagnostics | more)
     if options.method != "smoothing":
         descent = descend(
             *(inputs, tracked, start.stage, start.problem, solution, start.detected), options=options, progress=progress
@@ -157,8 +164,9 @@ def problem_of(inputs: Inputs, tracked: Track) -> Problem:
     from vid2phys.solvers.problem import Problem
 
     known, pose = inputs.known, inputs.camera_to_world
+    parameters = without_contact(known.parameters, inputs.system.capabilities.of_impacts)
     return Problem(
-        *(inputs.system, known.parameters, tracked.observation, pose, inputs.actions, known.priors, known.nuisance)
+        *(inputs.system, parameters, tracked.observation, pose, inputs.actions, known.priors, known.nuisance)
     )
 
 
@@ -256,11 +264,12 @@ def conclude(
     descent: Descent | None = None,
     *,
     degrees: float | None = None,
+    smoothed: Solution | None = None,
 ) -> Result:
     """Return the result of a solution: estimates with intervals, status and notes.
 
     descent: what `descend` returned, or None. degrees: degrees of freedom of the fit (default:
-    those of this clip).
+    those of this clip). smoothed: by which it is judged whether the motion is plausible (default: the solution).
     """
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
@@ -271,7 +280,7 @@ def conclude(
         solution = replace(solution, converged=False)
         notes.append(RAN_AWAY)
     if descent is None:
-        notes += plausibility_notes(problem, solution, inputs.mesh.radius_m)
+        notes += plausibility_notes(problem, smoothed or solution, inputs.mesh.radius_m)
     elif not descent.has_intervals:
         notes.append(f"the loss '{options.loss}' has no error model: there are no intervals")
     found = intervals.estimates(
@@ -421,11 +430,18 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
 def _silhouette_notes(inputs: Inputs, tracked: Track, overlap: float) -> list[str]:
     """Return doubts about a track by silhouettes: the mesh does not fit, or poses jump from frame to frame."""
     from vid2phys.risp.shape.symmetry import axes_of_revolution
+    from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.steadiness import steadiness
+    from vid2phys.tracking.support import image_match
 
     if overlap < SURE_OVERLAP:
         got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
         return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
+    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
+    match = image_match(tracked, frames, inputs.camera, inputs.mesh)
+    if match < SURE_MATCH:
+        got = f"the image does not support the mesh '{inputs.mesh.name}' at the poses that were found"
+        return [doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): check that the body is that of the mesh")]
     steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
     if steady is None or steady.jitter_deg < STEADY_DEG:
         return []

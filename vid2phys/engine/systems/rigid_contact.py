@@ -127,11 +127,13 @@ class RigidContact(RigidBodies):
         )
 
     def for_clip(self, mesh: Mesh) -> RigidContact:
-        """See `System.for_clip`: the body touches nothing, since a force and a torque on it are fitted.
+        """See `System.for_clip`: rigid contact with a plane in place of springs.
 
         Its inertia is set from the mesh, whose axes and origin are those of the state.
         """
-        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
+        from vid2phys.engine.systems.thrown import ThrownBody
+
+        return ThrownBody(mesh)
 
     def parameters(self) -> Parameters:
         """Return defaults: contact and density of RISP's cube (`constants.RISP_CUBE`); inertia of uniform density."""

@@ -1,0 +1,202 @@
+"""Fit friction, restitution and the ground of a body that hits a plane, after its motion was smoothed.
+
+The smoothing takes contact as an unknown force. Its motion and the measured poses are where the fit of the impacts
+begins (`solvers.impacts`). The result has the states of the rollout through the impacts.
+
+Limits: a single clip. The mass is not determined by a throw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.progress import Progress, silent
+from vid2phys.errors import UsageError
+from vid2phys.notes import doubt, warning
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.solvers.impacts import Fitted
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.solution import Solution
+    from vid2phys.types import Array, Parameters
+
+GROUND_STD = {"ground_height": 0.005, "ground_tilt_x": 0.02, "ground_tilt_y": 0.02}
+"""How far the ground may be from where the camera file or the user puts it, m and rad."""
+FITTED_GROUND_STD = {"ground_height": 1.0, "ground_tilt_x": 0.1, "ground_tilt_y": 0.1}
+_MISFIT = 2.0  # of the residuals, in standard deviations, from which on the result is doubtful
+_UNLAWFUL = 0.2  # slack of impacts from which on a note says that the law hardly holds
+
+
+def without_contact(parameters: Parameters, of_impacts: tuple[str, ...]) -> Parameters:
+    """Return the parameters with those of impacts fixed, for the smoothing."""
+    return parameters.with_free(tuple(name for name in parameters.free_names if name not in of_impacts))
+
+
+def fits_contact(inputs: Inputs, options: FitOptions) -> bool:
+    """Return whether parameters of impacts are asked for."""
+    return bool(set(options.fit) & set(inputs.system.capabilities.of_impacts))
+
+
+def solve_impacts(
+    inputs: Inputs, problem: Problem, smoothed: Solution, options: FitOptions, progress: Progress = silent
+) -> tuple[Problem, Solution, dict[str, Any], list[str]]:
+    """Fit the impacts of a clip.
+
+    Args:
+        inputs: of the clip.
+        problem: of the smoothing.
+        smoothed: its solution.
+        options: what is asked for.
+        progress: receives the share that is done.
+
+    Returns:
+        The problem and the solution, what `result.json` reports of the impacts, and notes.
+
+    Raises:
+        UsageError: for parameters that are not fitted together with contact.
+    """
+    from vid2phys.engine.systems.thrown import ThrownBody
+    from vid2phys.solvers import impacts
+    from vid2phys.solvers.camera_parameters import NAMES
+    from vid2phys.solvers.frame_poses import FramePoses
+
+    system = problem.system
+    assert isinstance(system, ThrownBody)
+    of_camera = [name for name in options.fit if name in NAMES]
+    if of_camera:
+        raise UsageError(
+            f"--fit {','.join(of_camera)} with contact", "parameters of body and ground", "fit one of them"
+        )
+    progress("fitting the impacts")
+    poses = FramePoses.of(problem, smoothed.states)
+    parameters, priors = _with_ground(inputs, problem, options, poses.states)
+    whole = replace(problem, parameters=parameters, priors=priors)
+    names = parameters.free_names
+    first = _first_state(system, poses.states, smoothed.states[0], poses.rows, problem.observation.times_s)
+    fitted = impacts.fit(
+        *(system, parameters, poses, problem.observation.times_s, first, lambda theta: whole.prior(names, theta)),
+        lambda share: progress("fitting the impacts", round(100 * share), 100),
+    )
+    return (
+        replace(whole, parameters=fitted.parameters),
+        _solution(whole, smoothed, fitted),
+        {"impacts": _listed(fitted), "departure_from_the_law": fitted.slack_std, "misfit": fitted.misfit},
+        _notes(fitted, options),
+    )
+
+
+def _with_ground(
+    inputs: Inputs, problem: Problem, options: FitOptions, poses: Array
+) -> tuple[Parameters, dict[str, tuple[float, float]]]:
+    """Return the parameters with all that is fitted free, and the priors: those of the user, and of the ground."""
+    asked = inputs.known.parameters
+    given = {p.name for p in asked if p.source == "given"}
+    own = tuple(name for name in GROUND_STD if name not in given)
+    free = tuple(dict.fromkeys((*asked.free_names, *own)))
+    parameters = asked.with_free(free)
+    priors = dict(problem.priors)
+    for name in own:
+        std = (FITTED_GROUND_STD if name in options.fit else GROUND_STD)[name]
+        priors.setdefault(name, (parameters[name].value, std))
+    if "ground_height" in options.fit and "ground_height" not in given:
+        clearance = problem.system.clearance_m(poses, parameters.vector)  # type: ignore[attr-defined]
+        lowest = float(np.quantile(clearance, 0.02))
+        parameters = parameters.with_values(
+            {"ground_height": parameters["ground_height"].value + lowest}, source="default"
+        )
+        parameters = parameters.with_free(free)
+        priors["ground_height"] = (parameters["ground_height"].value, FITTED_GROUND_STD["ground_height"])
+    return parameters, priors
+
+
+def _first_state(system: Any, poses: Array, smoothed: Array, rows: NDArray[np.int64], times_s: Array) -> Array:
+    """Return the state [13] of the first frame: the smoothed one, with the mean velocity of the first frames."""
+    near = rows[: min(6, len(rows))]
+    if len(near) < 3:
+        return smoothed
+    step = system.local(np.broadcast_to(smoothed, (len(near), 13)), poses[: len(near)])[:, :6]
+    elapsed = times_s[near] - times_s[0]
+    fall = np.zeros((len(near), 6))
+    fall[:, 2] = -0.5 * 9.81 * elapsed**2
+    slope = np.linalg.lstsq(np.stack([np.ones(len(near)), elapsed], axis=1), step - fall, rcond=None)[0]
+    first = system.retract(smoothed, np.concatenate([slope[0], np.zeros(6)]))
+    first[7:13] = slope[1]
+    return np.asarray(first)
+
+
+def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
+    """Return the fit as a solution of the clip."""
+    names = problem.parameters.free_names
+    null = np.array([[float(name == other) for other in names] for name in fitted.unknown]).reshape(-1, len(names))
+    return replace(
+        smoothed,
+        states=fitted.states,
+        covariance=fitted.state_covariance,
+        controls=np.zeros_like(smoothed.controls),
+        action_std=None,
+        parameters=fitted.parameters,
+        theta_names=names,
+        theta_covariance=fitted.covariance,
+        null_directions=null,
+        iterations=fitted.minimum.iterations,
+        converged=np.isfinite(fitted.minimum.cost),
+        loss=fitted.minimum.cost,
+        extra={"departure_from_the_law": fitted.slack_std, "misfit": fitted.misfit},
+        residuals=None,
+    )
+
+
+def _listed(fitted: Fitted) -> list[dict[str, float]]:
+    """Return the impacts in the order of time, with impulses per kilogram (m/s)."""
+    contacts = fitted.contacts
+    hit = np.flatnonzero(contacts.impacts[0] > 0)
+    return [
+        {
+            "time_s": round(float(contacts.time_s[0, k]), 6),
+            "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
+            "normal_impulse_m_s": round(float(contacts.normal_impulse[0, k]), 5),
+            "friction_impulse_m_s": round(float(contacts.friction_impulse[0, k]), 5),
+            "points": int(contacts.impacts[0, k]),
+        }
+        for k in hit
+    ]
+
+
+def _notes(fitted: Fitted, options: FitOptions) -> list[str]:
+    """Return what a reader must know of the fit."""
+    notes: list[str] = []
+    contacts = fitted.contacts
+    if not (contacts.impacts > 0).any() and not (contacts.sliding_s > 0).any():
+        notes.append(
+            doubt(
+                "the body never touches the ground: check --set ground_height, or fit it with --fit ground; no contact "
+                "is determined"
+            )
+        )
+    elif fitted.misfit > _MISFIT:
+        notes.append(
+            doubt(
+                f"the motion through the impacts is {fitted.misfit:.1f} standard deviations off the measured poses: "
+                "something else touches the body, or the ground is not where it should be (--fit ground)"
+            )
+        )
+    if fitted.slack_std >= _UNLAWFUL:
+        notes.append(
+            warning(
+                f"impulses depart from the law of impact by {100 * fitted.slack_std:.0f} %: the ground or the body "
+                "yields, or poses are wrong near impacts"
+            )
+        )
+    if fitted.least_friction is not None:
+        notes.append(
+            f"mu is at least {fitted.least_friction:.2g} (95 %): every impact ends without sliding, so that a larger "
+            "mu gives the same motion"
+        )
+    return notes

@@ -1,0 +1,66 @@
+"""The pose that each frame's measurements give, with its error: what fits compare with rollouts of rigid bodies.
+
+Method: a frame has keypoints or a configuration. Gauss-Newton on the frame by itself turns both into a pose in the
+world, with its covariance and with the effect of the clip's error processes on it.
+
+Limits: the errors are those of the linear model about the pose. A rotation that does not show has a standard deviation
+of pi.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.solvers import measurements
+from vid2phys.solvers.problem import Problem
+from vid2phys.types import Array
+
+_UNSEEN = np.array([1e-6, 1e-6, 1e-6, *[np.pi**-2] * 3])  # information on a pose that is there without a frame
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class FramePoses:
+    """Poses in G of the F frames of a clip.
+
+    rows: [G] indices of the frames. states: [G, N] states with these poses. covariance: [G, 6, 6] of errors that are
+    independent between frames, in the tangent space of the pose. basis: [G, 6, R] effect of the error processes, of
+    unit variance. times_s: [R] their correlation times. clock_s: [G] the time in which they forget.
+    """
+
+    rows: NDArray[np.int64]
+    states: Array
+    covariance: Array
+    basis: Array
+    times_s: Array
+    clock_s: Array
+
+    @staticmethod
+    def of(problem: Problem, states: Array) -> FramePoses:
+        """Return the poses of a clip's frames near the states [F, N] of a rigid body."""
+        errors = measurements.Errors.of(problem.observation)
+        weight = np.linalg.inv(errors.covariance) * errors.used[:, None, :] * errors.used[:, :, None]
+        states = states.copy()
+        for _ in range(_ROUNDS):
+            off, by_state, _ = measurements.linear_residuals(problem, problem.parameters, states)
+            onto = np.swapaxes(np.nan_to_num(by_state[..., :6]), 1, 2) @ weight
+            information = onto @ np.nan_to_num(by_state[..., :6]) + np.diag(_UNSEEN)
+            step = np.zeros((len(states), len(problem.system.tangent_names)))
+            step[:, :6] = -np.linalg.solve(information, onto @ np.nan_to_num(off)[..., None])[..., 0]
+            states = problem.system.retract(states, step)
+        covariance = np.linalg.inv(information)
+        basis = covariance @ onto @ errors.basis
+        rows = np.flatnonzero(errors.used.any(axis=1))
+        return FramePoses(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows])
+
+    def covariance_of_clip(self, weights: Array) -> Array:
+        """Return the covariance [6 G, 6 G] of all poses; weights [G] divide the frames' own covariances."""
+        apart = np.abs(self.clock_s[:, None] - self.clock_s[None, :])
+        together = np.exp(-apart[..., None] / np.maximum(self.times_s, 1e-9))
+        total = np.einsum("fir,fgr,gjr->figj", self.basis, together, self.basis, optimize=True)
+        each = np.arange(len(self.rows))
+        total[each, :, each, :] += self.covariance / weights[:, None, None]
+        return np.asarray(total.reshape(6 * len(each), 6 * len(each)))
