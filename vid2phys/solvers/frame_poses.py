@@ -19,6 +19,7 @@ from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
 _UNSEEN = np.array([1e-6, 1e-6, 1e-6, *[np.pi**-2] * 3])  # information on a pose that is there without a frame
+_NOTHING_HIDDEN = np.zeros((0, 3))
 _ROUNDS = 3
 
 
@@ -39,8 +40,11 @@ class FramePoses:
     clock_s: Array
 
     @staticmethod
-    def of(problem: Problem, states: Array) -> FramePoses:
-        """Return the poses of a clip's frames near the states [F, N] of a rigid body."""
+    def of(problem: Problem, states: Array, hidden: Array = _NOTHING_HIDDEN) -> FramePoses:
+        """Return the poses of a clip's frames near the states [F, N] of a rigid body.
+
+        hidden: [A, 3] axes of the body, rotations about which do not show.
+        """
         errors = measurements.Errors.of(problem.observation)
         weight = np.linalg.inv(errors.covariance) * errors.used[:, None, :] * errors.used[:, :, None]
         states = states.copy()
@@ -53,6 +57,7 @@ class FramePoses:
             states = problem.system.retract(states, step)
         covariance = np.linalg.inv(information)
         basis = covariance @ onto @ errors.basis
+        covariance[:, 3:, 3:] += np.pi**2 * hidden.T @ hidden
         rows = np.flatnonzero(errors.used.any(axis=1))
         return FramePoses(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows])
 

@@ -5,10 +5,10 @@ linear model are too narrow.
 
 Method: each impact may depart from the law by a small share of its impulse (slack), which is an unknown with a normal
 prior. Slack ties the rollout to the measured poses after each impact, as multiple shooting does (Bock and Plitt, "A
-multiple shooting algorithm for direct solution of optimal control problems", 1984). The horizon grows from the flight
-before the first impact to the end of the clip. From the first impact on, several values of friction and restitution
-compete. At last the slack's standard deviation is that of the largest evidence (Laplace's approximation), and frames
-get weights by Student's t.
+multiple shooting algorithm for direct solution of optimal control problems", 1984). The horizon
+grows from the flight before the first impact to the end of the clip; from the first impact on, many values of friction
+and restitution compete. At last the slack's standard deviation is that
+of the largest evidence (Laplace's approximation), and frames get weights by Student's t.
 
 Limits: one body over one plane. Slack acts in impacts, not while a body slides or rests. Parameters of the camera are
 not fitted.
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 _OF_IMPACT, _OF_SLIDING = slice(0, 3), 3  # slack of an interval
 _AXES = 4
-_SLACKS = (0.01, 0.03, 0.1, 0.2)  # standard deviations of the slack that are compared
-_GROWING = 0.05  # the slack's standard deviation while the horizon grows
-_FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)
-_KEPT = ((3, 9), (6, 5), (10_000, 3))  # intervals with impacts, and starts that are kept up to them
-_GROWTH, _LEAST_FRAMES = 1.15, 8
-_NEAR_M = 0.0  # clearance below which a body touches
+_SLACKS = (0.2, 0.1, 0.05, 0.03)  # standard deviations of the slack that are compared
+_GROWING = 0.1  # the slack's standard deviation while the horizon grows
+_FRICTIONS, _RESTITUTIONS = (0.07, 0.17, 0.3, 0.5, 0.9), (0.05, 0.2, 0.4, 0.6, 0.8)  # of starts
+_LEAST_KEPT = 4  # motions
+_ALIKE = 0.01  # distance of theta below which two motions count as the same
+_SHARE_OF_SEARCH = 0.5  # of the work
+_GROWTH, _LEAST_FRAMES, _LEAST_GROWTH = 1.1, 8, 3  # of the horizon
 _STEPS = np.array([*[1e-5] * 3, *[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3])  # of differences: m, rad, m/s, rad/s
 _THETA_STEP, _SLACK_STEP = 1e-3, 1e-3
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
@@ -137,7 +138,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
     def whitened(self, states: Array) -> Array:
         """Return white residuals [6 G] of states [F, 13]."""
         rows = self.rows
-        return self.white(self.system.local(self.poses.states[: len(rows)], states[rows])[:, :6].ravel())
+        off = self.system.local(self.poses.states[: len(rows)], states[rows])[:, :6].ravel()
+        return self.white(off) if np.isfinite(off).all() else np.full(off.shape, np.inf)
 
     def cost(self, motion: Motion) -> float:
         """See `Problem.cost`."""
@@ -238,6 +240,7 @@ def fit(
     first: Array,
     prior: Callable[[Array], tuple[Array, Array]],
     progress: Callable[[float], None] = lambda share: None,
+    fixed: tuple[str, ...] = (),
 ) -> Fitted:
     """Fit the free parameters, the motion and the ground to the poses of a clip.
 
@@ -249,19 +252,43 @@ def fit(
         first: state [13] of the first frame, roughly.
         prior: residuals and precisions of the priors of theta, both [P].
         progress: receives the share of the horizon that is done.
+        fixed: free parameters that stay where they are until the motion is found.
     """
     lower = _factor(poses, np.ones(len(poses.rows)))
     whole = ImpactProblem(system, parameters, poses, times_s, lower, len(times_s), _GROWING, prior)
-    motion = _grown(whole, first, progress)
-    weights = np.ones(len(poses.rows))
-    for _ in range(_ROUNDS):
-        whole, motion = _with_best_slack(whole, motion)
-        residual = whole.system.local(poses.states, whole.rolled(motion)[0][poses.rows])[..., :6]
-        square = np.einsum("gi,gij,gj->g", residual, np.linalg.inv(_marginal(poses)), residual) / 6.0
-        weights = student_weights(square)
-        whole = replace(whole, lower=_factor(poses, weights))
+    found, weights = _searched(_without(whole, fixed), first, progress)
+    best: tuple[float, ImpactProblem, Motion, Array] | None = None
+    for k, start in enumerate(found):
+        end = _annealed(whole, _joined(whole, start, fixed), weights)
+        if best is None or end[0] > best[0]:
+            best = end
+        progress(_SHARE_OF_SEARCH + (1.0 - _SHARE_OF_SEARCH) * (k + 1) / len(found))
+    assert best is not None
+    _, whole, motion, weights = best
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return _concluded(whole, minimum, weights)
+
+
+def _annealed(whole: ImpactProblem, motion: Motion, weights: Array) -> tuple[float, ImpactProblem, Motion, Array]:
+    """Return the largest evidence over the slack's standard deviations, with its problem, motion and weights [G]."""
+    best: tuple[float, ImpactProblem, Motion, Array] | None = None
+    for std in _SLACKS:
+        problem = replace(whole, slack_std=std, lower=_factor(whole.poses, weights))
+        weights, motion = _robust(problem, weights, motion)
+        problem = replace(problem, lower=_factor(whole.poses, weights))
+        evidence = _evidence(problem, motion, weights)
+        if best is None or evidence > best[0]:
+            best = evidence, problem, motion, weights
+    assert best is not None
+    return best
+
+
+def _evidence(problem: ImpactProblem, motion: Motion, weights: Array) -> float:
+    """Return the logarithm of the evidence by Laplace's approximation, up to a constant."""
+    cost, normal, active, _, _ = problem.equations(motion)
+    bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
+    given = 3.0 * float(np.log(weights).sum())  # poses that count less have wider errors
+    return -cost + given - len(active) * float(np.log(problem.slack_std)) - 0.5 * float(bent)
 
 
 def _factor(poses: FramePoses, weights: Array) -> Array:
@@ -269,30 +296,97 @@ def _factor(poses: FramePoses, weights: Array) -> Array:
     return np.asarray(np.linalg.cholesky(poses.covariance_of_clip(weights)))
 
 
-def _marginal(poses: FramePoses) -> Array:
-    """Return the covariance [G, 6, 6] of each pose by itself."""
-    return np.asarray(poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2))
+def _weights(system: ThrownBody, poses: FramePoses, states: Array, count: int) -> Array:
+    """Return the robust weights of the first `count` poses by how far they are from states [F, 13]."""
+    residual = system.local(poses.states[:count], states[poses.rows[:count]])[..., :6]
+    covariance = (poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2))[:count]
+    square = np.einsum("gi,gij,gj->g", residual, np.linalg.inv(covariance), residual) / 6.0
+    return np.minimum(student_weights(square), 1.0)
 
 
-def _grown(whole: ImpactProblem, first: Array, progress: Callable[[float], None]) -> Motion:
-    """Return the best motion up to the end, from horizons that grow."""
-    names, theta = whole.parameters.free_names, whole.parameters.free_vector()
+def _without(whole: ImpactProblem, fixed: tuple[str, ...]) -> ImpactProblem:
+    """Return the problem with some free parameters fixed where they are."""
+    names = whole.parameters.free_names
+    free = np.array([name not in fixed for name in names])
+    rest = whole.parameters.free_vector()
+
+    def prior(theta: Array) -> tuple[Array, Array]:
+        full = rest.copy()
+        full[free] = theta
+        residuals, precision = whole.prior(full)
+        return residuals[free], precision[free]
+
+    parameters = whole.parameters.with_free(tuple(name for name in names if name not in fixed))
+    return replace(whole, parameters=parameters, prior=prior)
+
+
+def _joined(whole: ImpactProblem, motion: Motion, fixed: tuple[str, ...]) -> Motion:
+    """Return a motion of `_without` as one of the whole problem."""
+    theta = whole.parameters.free_vector()
+    theta[[name not in fixed for name in whole.parameters.free_names]] = motion.theta
+    return replace(motion, theta=theta)
+
+
+def _searched(whole: ImpactProblem, first: Array, progress: Callable[[float], None]) -> tuple[list[Motion], Array]:
+    """Return the best motions up to the end, from horizons that grow, and the weights [G] of the poses.
+
+    The flight before the first contact is fitted first. From there many starts compete; ever fewer go on.
+    """
     total = len(whole.times_s)
-    begun = Motion(first, theta, np.zeros((total - 1, _AXES)))
-    horizon, found = min(_LEAST_FRAMES, total), [begun]
-    split = False
+    motion = Motion(first, whole.parameters.free_vector(), np.zeros((total - 1, _AXES)))
+    horizon, weights = min(_LEAST_FRAMES, total), np.ones(len(whole.poses.rows))
+    found: list[Motion] = []
     while True:
-        problem = replace(whole, frames=horizon)
-        if not split and whole.active(problem.rolled(found[0])[1]).size:
-            found, split = [replace(found[0], theta=values) for values in _starts(names, theta)], True
-        ends = sorted((_descended(problem, motion) for motion in found), key=lambda end: end.cost)
-        impacts = int((problem.rolled(ends[0].point)[1].impacts > 0.0).sum())
-        keep = next(kept for limit, kept in _KEPT if impacts <= limit)
-        found = [end.point for end in ends[:keep]]
-        progress(horizon / total)
+        problem = replace(whole, frames=horizon, lower=_factor(whole.poses, weights))
+        if not found and len(problem.active(problem.rolled(motion)[1])):
+            found = _starts(whole.parameters.free_names, motion)
+        if found:
+            found = _best(problem, found)
+            motion = found[0]
+            weights = _seen_weights(problem, weights, motion)
+        else:
+            weights, motion = _robust(problem, weights, motion)
+        progress(_SHARE_OF_SEARCH * horizon / total)
         if horizon == total:
-            return found[0]
-        horizon = min(total, max(horizon + 3, int(horizon * _GROWTH)))
+            return found or [motion], weights
+        horizon = min(total, max(horizon + _LEAST_GROWTH, int(horizon * _GROWTH)))
+
+
+def _best(problem: ImpactProblem, found: list[Motion]) -> list[Motion]:
+    """Return motions fitted up to a longer horizon, the best of those that differ, about half as many."""
+    ends = sorted((_descended(problem, motion) for motion in found), key=lambda end: end.cost)
+    kept: list[Minimum[Motion]] = []
+    for end in ends:
+        if len(kept) == max(_LEAST_KEPT, len(found) // 2):
+            break
+        apart = [np.abs(end.point.theta - other.point.theta).max() for other in kept]
+        if np.isfinite(end.cost) and min(apart, default=np.inf) > _ALIKE:
+            kept.append(end)
+    return [end.point for end in kept] or [ends[0].point]
+
+
+def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
+    """Return a motion with each combination of friction and restitution, where these are free."""
+    of_law = {"mu": np.log(_FRICTIONS), "restitution": np.array(_RESTITUTIONS)}
+    choices = [of_law.get(name, np.array([value])) for name, value in zip(names, motion.theta, strict=True)]
+    return [replace(motion, theta=np.array(values)) for values in itertools.product(*choices)]
+
+
+def _robust(problem: ImpactProblem, weights: Array, motion: Motion) -> tuple[Array, Motion]:
+    """Return the weights [G] of the poses, and the motion fitted with them."""
+    for _ in range(_ROUNDS):
+        motion = _descended(problem, motion).point
+        weights = _seen_weights(problem, weights, motion)
+        problem = replace(problem, lower=_factor(problem.poses, weights))
+    return weights, motion
+
+
+def _seen_weights(problem: ImpactProblem, weights: Array, motion: Motion) -> Array:
+    """Return the weights [G] with those of the frames that count by how far they are from a motion."""
+    count = len(problem.rows)
+    weights = weights.copy()
+    weights[:count] = _weights(problem.system, problem.poses, problem.rolled(motion)[0], count)
+    return weights
 
 
 def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
@@ -300,31 +394,6 @@ def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
         return least_squares.minimize(problem, motion, Settings(iterations=6, tolerance=1e-3, raised=1e-2))
     except SimulationError:
         return Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
-
-
-def _starts(names: tuple[str, ...], theta: Array) -> list[Array]:
-    """Return theta with each combination of friction and restitution, where these are free."""
-    choices = [
-        [np.log(mu) for mu in _FRICTIONS] if name == "mu" else list(_RESTITUTIONS) if name == "restitution" else [value]
-        for name, value in zip(names, theta, strict=True)
-    ]
-    return [np.array(values) for values in itertools.product(*choices)]
-
-
-def _with_best_slack(whole: ImpactProblem, motion: Motion) -> tuple[ImpactProblem, Motion]:
-    """Return the problem with the slack of the largest evidence, and its minimum."""
-    best: tuple[float, ImpactProblem, Motion] | None = None
-    for std in sorted(_SLACKS, reverse=True):
-        problem = replace(whole, slack_std=std)
-        motion = _descended(problem, motion).point
-        cost, normal, active, _, _ = problem.equations(motion)
-        bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
-        spread = 2.0 * len(active) * np.log(std) + bent
-        evidence = -cost - 0.5 * float(spread)
-        if best is None or evidence > best[0]:
-            best = evidence, problem, motion
-    assert best is not None
-    return best[1], best[2]
 
 
 def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array) -> Fitted:

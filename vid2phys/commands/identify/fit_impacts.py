@@ -75,13 +75,14 @@ def solve_impacts(
             f"--fit {','.join(of_camera)} with contact", "parameters of body and ground", "fit one of them"
         )
     progress("fitting the impacts")
-    poses = FramePoses.of(problem, smoothed.states)
+    poses = FramePoses.of(problem, smoothed.states, _hidden_axes(inputs))
     parameters, priors = _with_ground(inputs, problem, options, poses.states)
     whole = replace(problem, parameters=parameters, priors=priors)
     names = parameters.free_names
     first = _first_state(system, poses.states, smoothed.states[0], poses.rows, problem.observation.times_s)
     fitted = impacts.fit(
-        *(system, parameters, poses, problem.observation.times_s, first, lambda theta: whole.prior(names, theta)),
+        *(system, parameters, poses, problem.observation.times_s, first),
+        lambda theta: whole.prior(names, theta),
         lambda share: progress("fitting the impacts", round(100 * share), 100),
     )
     return (
@@ -90,6 +91,17 @@ def solve_impacts(
         {"impacts": _listed(fitted), "departure_from_the_law": fitted.slack_std, "misfit": fitted.misfit},
         _notes(fitted, options),
     )
+
+
+def _hidden_axes(inputs: Inputs) -> Array:
+    """Return axes [A, 3] of the body, rotations about which do not show."""
+    from vid2phys.risp.shape.symmetry import axes_of_revolution
+
+    if inputs.mesh.texture is not None or inputs.shape is None:
+        return np.zeros((0, 3))
+    mesh = inputs.mesh if inputs.untrained is None else replace(inputs.mesh, part_names=())
+    axes = np.asarray(axes_of_revolution(mesh)).reshape(-1, 3)
+    return np.eye(3) if len(axes) > 1 else axes
 
 
 def _with_ground(

@@ -2,9 +2,9 @@
 
 Everything is per kilogram of the body, in the axes of the body. A step is a flight (Runge-Kutta) or, where points
 touch, a step at the level of velocities (Moreau, "Unilateral contact and dry friction in finite freedom dynamics",
-1988). A step in which a further point would pass through the plane ends where this point touches. The impulses of an impact
-obey Newton's law at each touching point and Coulomb's law of friction; projected Gauss-Seidel sweeps solve for both
-(Jourdan, Alart and Jean, "A Gauss-Seidel like algorithm to solve frictional contact problems", 1998).
+1988). A step in which a further point would pass through the plane ends where this point touches. The impulses of an
+impact obey Newton's law at each touching point and Coulomb's law of friction; projected Gauss-Seidel sweeps solve for
+both (Jourdan, Alart and Jean, "A Gauss-Seidel like algorithm to solve frictional contact problems", 1998).
 """
 
 # Numba infers the types itself.

@@ -21,6 +21,7 @@ OF_GROUND = ("ground_height", "ground_tilt_x", "ground_tilt_y")
 OF_CONTACT = ("mu", "restitution", "rolling_friction", *OF_GROUND)
 _COMPLIANT = ("k_e", "k_d", "k_f")
 _MOST_POINTS = 256
+GRAVITY_M_S2 = 9.81
 _EXCITED_BY = {
     "mass": "a recorded force on the body: a throw looks the same with any mass",
     "inertia": "a recorded torque on the body",
@@ -85,10 +86,11 @@ class ThrownBody(RigidContact):
 
     def parameters(self) -> Parameters:
         """Return those of `RigidContact`, then those of impacts and of the plane."""
-        before = [
-            replace(p, lower=1e-3, upper=5.0, value=0.4, transform="log") if p.name == "mu" else p
-            for p in super().parameters()
-        ]
+        changed = {
+            "mu": {"lower": 1e-3, "upper": 5.0, "value": 0.4, "transform": "log"},
+            "gravity": {"value": GRAVITY_M_S2},
+        }
+        before = [replace(p, **changed.get(p.name, {})) for p in super().parameters()]  # type: ignore[arg-type]
         return Parameters(
             (
                 *before,
