@@ -318,7 +318,7 @@ def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a system on a known base, whose mesh is its own."""
-    from vid2phys.commands.fit_parameters import articulated_parameters
+    from vid2phys.commands.fit_parameters import articulated_parameters, named
     from vid2phys.commands.identify.robots import read_robot
     from vid2phys.engine import systems
     from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
@@ -326,10 +326,12 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
 
     given = _given_values(config)
     system, notes = (systems.get(config.system), []) if config.robot is None else read_robot(config)
+    priors = _priors_and_bounds(config)
+    system, fit = named(system, config.fit, (*given, *priors.priors, *priors.bounds))
     mesh = system.surface
     assert mesh is not None  # `require_mesh` and `read_robot` check it
     actions = read_actions_of(system, config)
-    known = articulated_parameters(system, given, config.fit, _priors_and_bounds(config))
+    known = articulated_parameters(system, given, fit, priors)
     filmed = read(config, actions)
     model = None
     if config.robot is not None and config.model is None:
