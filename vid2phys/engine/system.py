@@ -65,7 +65,7 @@ class Capabilities:
     """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
     inputs: tuple[InputKind, ...] = ()
     """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
-    held: bool = True
+    balanced: bool = True
     """Whether what holds the body at rest drives it in a clip without recorded actions. False: nothing does."""
     caution: str = ""
     """What the reader of a fitted value must know. Empty: nothing."""

@@ -93,7 +93,7 @@ def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
     return Problem(
         *(inputs.system, inputs.known.parameters, tracked.observation, inputs.camera_to_world),
         actions=inputs.actions
-        or constant_actions(inputs.system, inputs.known.parameters, hold=inputs.system.capabilities.held),
+        or constant_actions(inputs.system, inputs.known.parameters, hold=inputs.system.capabilities.balanced),
         priors=inputs.known.priors,
         body=inputs.body,
     )
@@ -141,7 +141,7 @@ def _result(
         "notes": ordered(
             [
                 *inputs.notes,
-                *([] if inputs.actions else [HELD if inputs.system.capabilities.held else PASSIVE]),
+                *([] if inputs.actions else [HELD if inputs.system.capabilities.balanced else PASSIVE]),
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *unlike(inputs, tracked, solution.states),

@@ -80,7 +80,7 @@ class Articulated(JointTree):
     def capabilities(self) -> Capabilities:
         """See `System.capabilities`."""
         purpose = "a robot of revolute and prismatic joints, from URDF or MJCF"
-        return replace(super().capabilities, purpose=purpose, held=False)
+        return replace(super().capabilities, purpose=purpose, balanced=False)
 
 
 def from_file(path: str | Path, units: str = "m") -> Articulated:
