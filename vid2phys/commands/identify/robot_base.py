@@ -61,7 +61,7 @@ def track_and_compare(inputs: Inputs, track: Track) -> tuple[Inputs, Configurati
         if elsewhere is not None:
             raise elsewhere
     estimate = fitted_base(inputs.clip, inputs.camera, _body(inputs), found)
-    if estimate is None or not estimate.differs():
+    if estimate is None or not estimate.contradicts:
         return inputs, found
     text = f"{_words(estimate)} from where it is given: check --base and camera_to_world, or add base to --fit"
     return inputs, replace(found, notes=(*found.notes, doubt(f"the silhouettes show the base {text}")))
@@ -79,7 +79,7 @@ def track_and_fit(inputs: Inputs, given: str | None, track: Track) -> tuple[Inpu
     estimate = fitted_base(inputs.clip, inputs.camera, body, found, shift)
     if estimate is None:
         raise InputError("the base cannot be fitted: too few edges are seen", "a robot in view", "film closer")
-    if not estimate.differs(slice(3, 6)):
+    if not estimate.is_turned:
         estimate = estimate.without_turn()
     moved = _moved(inputs, estimate.rotation, estimate.shift)
     same = as_option(estimate) if given is None else f"{given},{as_option(estimate)}"

@@ -58,6 +58,7 @@ class BasePoseConfig:
 
 DEFAULTS = BasePoseConfig()
 _SEARCH = SilhouetteSearchConfig(configurations=16384)
+_USUAL_M, _USUAL_RAD = 0.004, 0.018  # standard deviations of a base that is given well
 _JOINT_STD = 0.15  # of a joint about its tracked value, rad, or as a share of the workspace's radius
 
 
@@ -88,10 +89,17 @@ class BaseEstimate:
         """Return the standard deviations [6]."""
         return np.sqrt(np.diagonal(self.covariance))
 
-    def differs(self, part: slice = slice(0, 6)) -> bool:
-        """Return whether some of the six numbers differ from zero as a whole, with an error in a thousand cases."""
-        off, covariance = self.moved[part], self.covariance[part, part]
-        return bool(off @ np.linalg.solve(covariance, off) > chi2.ppf(0.999, len(off)))
+    @property
+    def contradicts(self) -> bool:
+        """Return whether the base is not where it was given, beyond what cameras and robots' files usually err."""
+        covariance = self.covariance + np.diag(np.repeat([_USUAL_M, _USUAL_RAD], 3) ** 2)
+        return bool(self.moved @ np.linalg.solve(covariance, self.moved) > chi2.ppf(0.99, 6))
+
+    @property
+    def is_turned(self) -> bool:
+        """Return whether the base is rotated."""
+        turn = self.moved[3:]
+        return bool(turn @ np.linalg.solve(self.covariance[3:, 3:], turn) > chi2.ppf(0.999, 3))
 
     def without_turn(self) -> BaseEstimate:
         """Return the estimate for a base that is rotated as it was given."""
