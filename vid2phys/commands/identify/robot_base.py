@@ -34,14 +34,8 @@ _WRONG_M = 0.03  # shift from which on a search shows that a base is wrong
 
 
 def require_fittable(config: IdentifyConfig, inputs: Inputs) -> None:
-    """Raise UsageError where the base cannot be fitted."""
-    if BASE not in config.fit:
-        return
-    if len(config.clips) > 1:
-        raise UsageError(
-            f"--fit base with {len(config.clips)} clips", "one clip", "fit the base to one, then give --base"
-        )
-    if inputs.model is not None:
+    """Raise UsageError for a base to fit and a trained model."""
+    if BASE in config.fit and inputs.model is not None:
         raise UsageError("--fit base with a trained model", "silhouettes alone", "add --model none")
 
 

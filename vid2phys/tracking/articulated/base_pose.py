@@ -54,11 +54,16 @@ class BasePoseConfig:
     """Number of such fits, each from the base of the one before."""
     error_scale: float = 0.5
     """Ratio of measured to stated errors of contour fits."""
+    lasting_m: float = 0.003
+    """Error of the shift that no number of frames makes smaller."""
+    lasting_share: float = 0.006
+    """The same along the line of sight, as a share of the distance."""
+    lasting_rad: float = 0.014
+    """The same of the rotation about each axis."""
 
 
 DEFAULTS = BasePoseConfig()
 _SEARCH = SilhouetteSearchConfig(configurations=16384)
-_USUAL_M, _USUAL_RAD = 0.004, 0.018  # standard deviations of a base that is given well
 _JOINT_STD = 0.15  # of a joint about its tracked value, rad, or as a share of the workspace's radius
 
 
@@ -91,15 +96,14 @@ class BaseEstimate:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the base is not where it was given, beyond what cameras and robots' files usually err."""
-        covariance = self.covariance + np.diag(np.repeat([_USUAL_M, _USUAL_RAD], 3) ** 2)
-        return bool(self.moved @ np.linalg.solve(covariance, self.moved) > chi2.ppf(0.99, 6))
+        """Return whether the base is not where it was given."""
+        return bool(self.moved @ np.linalg.solve(self.covariance, self.moved) > chi2.ppf(0.99, 6))
 
     @property
     def is_turned(self) -> bool:
         """Return whether the base is rotated."""
         turn = self.moved[3:]
-        return bool(turn @ np.linalg.solve(self.covariance[3:, 3:], turn) > chi2.ppf(0.999, 3))
+        return bool(turn @ np.linalg.solve(self.covariance[3:, 3:], turn) > chi2.ppf(0.95, 3))
 
     def without_turn(self) -> BaseEstimate:
         """Return the estimate for a base that is rotated as it was given."""
@@ -126,17 +130,22 @@ class _BaseSearch(ConfigurationSearch):
 
 
 @one_thread()
-def searched_shift(clip: Clip, camera: Camera, body: JointBody, config: BasePoseConfig = DEFAULTS) -> Array | None:
+def searched_shift(
+    clip: Clip,
+    camera: Camera,
+    body: JointBody,
+    config: BasePoseConfig = DEFAULTS,
+    search: SilhouetteSearchConfig = _SEARCH,
+) -> Array | None:
     """Return the shift [3] m of the base on which most of the searched frames agree; None where none shows the body."""
     moved = MovedBase(body, _pivot(body), config.shift_m)
-    search = _BaseSearch(moved, Window.of(camera, body, VIEW_PX), _SEARCH)
-    tracker = SilhouetteTracker(FrameStore(clip.frames, clip.width, clip.height), clip.times_s, search)
+    drawn = _BaseSearch(moved, Window.of(camera, body, VIEW_PX), search)
+    tracker = SilhouetteTracker(FrameStore(clip.frames, clip.width, clip.height), clip.times_s, drawn)
     found = tracker.searched_anchors(config.searched)
     fits = [each for each in found.values() if each]
     if not fits:
         return None
-    assert camera.camera_to_world is not None
-    sight = moved.pivot - np.asarray(camera.camera_to_world)[:3, 3]
+    sight = _sight(camera, moved.pivot)
     sight /= np.linalg.norm(sight)
     each = [(fit, frame) for frame, some in enumerate(fits) for fit in some]
     votes = [_votes(fit, fits, sight, config) for fit, _ in each]
@@ -190,7 +199,10 @@ def fitted_base(
         base, covariance = _joined(kept, base, prior_std, config)
         joints = np.array([_given_base(at, cov, base) for at, cov, _ in kept])
         rows = rows[[n for *_, n in kept]]
-    return BaseEstimate(base, covariance, prior_std, moved.pivot)
+    sight = config.lasting_share * _sight(camera, moved.pivot)
+    lasting = np.diag(np.repeat([config.lasting_m, config.lasting_rad], 3) ** 2)
+    lasting[:3, :3] += np.outer(sight, sight)
+    return BaseEstimate(base, covariance + lasting, prior_std, moved.pivot)
 
 
 def _joined(
@@ -216,6 +228,12 @@ def _given_base(at: Array, covariance: Array, base: Array) -> Array:
     """Return the joints [D] of a fit, given the base [6]."""
     gain = covariance[6:, :6] @ np.linalg.inv(covariance[:6, :6])
     return np.asarray(at[6:] + gain @ (base - at[:6]))
+
+
+def _sight(camera: Camera, place: Array) -> Array:
+    """Return the way [3] m from the camera to a place."""
+    assert camera.camera_to_world is not None
+    return np.asarray(place - np.asarray(camera.camera_to_world)[:3, 3])
 
 
 def _pivot(body: JointBody) -> Array:
