@@ -40,6 +40,7 @@ def test_the_clip_shows_the_arm_where_its_joint_angles_place_it() -> None:
     table = np.genfromtxt(SAMPLE / "joint_states.csv", delimiter=",", names=True)
     assert len(table) == len(clip.times_s)
     np.testing.assert_allclose(clip.times_s, table["time_s"], atol=1e-4)
+    frames = list(clip.frames)
     assert camera.camera_to_world is not None
     to_camera = invert_transform(camera.camera_to_world)
     for row in (0, len(table) // 2, len(table) - 1):
@@ -47,7 +48,7 @@ def test_the_clip_shows_the_arm_where_its_joint_angles_place_it() -> None:
         # the payload is the last box of the file
         middle = body.vertices(at)[-8:].mean(axis=0) @ to_camera[:3, :3].T + to_camera[:3, 3]
         x, y = np.round(bearings_to_pixels(camera, middle[None, :2] / middle[2])[0]).astype(int)
-        red, _, blue = clip.frames[row][y - 2 : y + 3, x - 2 : x + 3].reshape(-1, 3).mean(axis=0)
+        red, _, blue = frames[row][y - 2 : y + 3, x - 2 : x + 3].reshape(-1, 3).mean(axis=0)
         assert blue > 1.5 * red  # the payload is the only thing of its colour
 
 

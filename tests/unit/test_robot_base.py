@@ -84,7 +84,7 @@ def test_edges_tell_a_wrong_base_from_the_right_one(filmed: tuple[Clip, Camera, 
     shifted = JointBody(Articulated(robot().moved(np.eye(3), SHIFT)))
     estimate = fitted_base(clip, camera, shifted, tracked(shifted, clip.times_s, motion), shift=-SHIFT)
     assert estimate is not None
-    np.testing.assert_allclose(estimate.without_turn().moved[[0, 2]], -SHIFT[[0, 2]], atol=0.006)
+    np.testing.assert_allclose(estimate.unrotated().moved[[0, 2]], -SHIFT[[0, 2]], atol=0.006)
 
 
 def test_the_option_moves_the_base_as_the_estimate() -> None:

@@ -73,8 +73,8 @@ def track_and_fit(inputs: Inputs, given: str | None, track: Track) -> tuple[Inpu
     estimate = fitted_base(inputs.clip, inputs.camera, body, found, shift)
     if estimate is None:
         raise InputError("the base cannot be fitted: too few edges are seen", "a robot in view", "film closer")
-    if not estimate.is_turned:
-        estimate = estimate.without_turn()
+    if not estimate.is_rotated:
+        estimate = estimate.unrotated()
     moved = _moved(inputs, estimate.rotation, estimate.shift)
     same = as_option(estimate) if given is None else f"{given},{as_option(estimate)}"
     note = f"base: fitted {_words(estimate)} from where it was given; the same by --base {same}"
@@ -104,8 +104,8 @@ def as_option(estimate: BaseEstimate) -> str:
     from scipy.spatial.transform import Rotation
 
     angles = Rotation.from_matrix(estimate.rotation).as_euler("xyz", degrees=True).tolist()
-    turns = [f"{axis}:{angle:.3f}" for axis, angle in zip("xyz", angles, strict=True) if abs(angle) > 5e-4]
-    return ",".join([*turns, "shift:" + ":".join(f"{value:.4f}" for value in estimate.shift.tolist())])
+    rotations = [f"{axis}:{angle:.3f}" for axis, angle in zip("xyz", angles, strict=True) if abs(angle) > 5e-4]
+    return ",".join([*rotations, "shift:" + ":".join(f"{value:.4f}" for value in estimate.shift.tolist())])
 
 
 def _elsewhere(inputs: Inputs) -> InputError | None:
@@ -125,11 +125,11 @@ def _centimetres(shift: Array) -> str:
 
 def _words(estimate: BaseEstimate) -> str:
     """Return how far the base is from where it was given."""
-    turn = np.degrees(estimate.moved[3:])
+    angles = np.degrees(estimate.moved[3:])
     text = _centimetres(estimate.moved[:3])
-    if not turn.any():
+    if not angles.any():
         return text
-    return f"{text} and rotated by {', '.join(f'{value:+.1f}' for value in turn.tolist())} deg"
+    return f"{text} and rotated by {', '.join(f'{value:+.1f}' for value in angles.tolist())} deg"
 
 
 def _moved(inputs: Inputs, rotation: Array, shift: Array) -> Inputs:

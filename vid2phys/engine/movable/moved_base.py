@@ -21,24 +21,24 @@ AXES = ("x", "y", "z")
 class MovedBase(ArticulatedBody):
     """An articulated body on a base that may stand elsewhere.
 
-    A configuration [B + D] holds the base's shift (m), its rotation vector (rad, left out where `turn_rad` is 0), and
+    A configuration [B + D] holds the base's shift (m), its rotation vector (rad, left out where `angle_rad` is 0), and
     the configuration of the body.
     """
 
-    def __init__(self, body: ArticulatedBody, pivot: Array, shift_m: float, turn_rad: float = 0.0) -> None:
+    def __init__(self, body: ArticulatedBody, pivot: Array, shift_m: float, angle_rad: float = 0.0) -> None:
         """Set up the body.
 
         Args:
             body: the body on its base as it was given.
             pivot: [3] place about which the base rotates, m.
             shift_m: largest shift along each axis.
-            turn_rad: largest rotation about each axis; 0 for a base that does not rotate.
+            angle_rad: largest rotation about each axis; 0 for a base that does not rotate.
         """
         names = [f"base_move_{axis}" for axis in AXES]
         largest = [shift_m] * 3
-        if turn_rad:
+        if angle_rad:
             names += [f"base_turn_{axis}" for axis in AXES]
-            largest += [turn_rad] * 3
+            largest += [angle_rad] * 3
         self.body, self.pivot, self.base = body, np.asarray(pivot, dtype=float), len(names)
         most, zero = np.array(largest), np.zeros(len(names))
         self.system, self.mesh, self.points_body = body.system, body.mesh, body.points_body
@@ -124,7 +124,7 @@ class MovedBase(ArticulatedBody):
         rotation, _ = self.pose(configuration[: self.base])
         slopes = [np.broadcast_to(np.eye(3), (len(points), 3, 3))]
         if self.base > len(AXES):
-            turn = skew(configuration[3:6])
-            left = np.eye(3) + 0.5 * turn + turn @ turn / 6.0
+            across = skew(configuration[3:6])
+            left = np.eye(3) + 0.5 * across + across @ across / 6.0
             slopes.append(-skew((points - self.pivot) @ rotation.T) @ left)
         return np.concatenate([*slopes, rotation @ own], axis=-1)

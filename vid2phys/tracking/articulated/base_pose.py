@@ -42,7 +42,7 @@ class BasePoseConfig:
     """Largest shift along each axis of the world that is searched."""
     shift_std_m: float = 0.1
     """Standard deviation of the given place."""
-    turn_std_rad: float = 0.08
+    rotation_std_rad: float = 0.08
     """Standard deviation of the given rotation about each axis."""
     searched: int = 8
     """Number of frames that are searched."""
@@ -100,12 +100,12 @@ class BaseEstimate:
         return bool(self.moved @ np.linalg.solve(self.covariance, self.moved) > chi2.ppf(0.99, 6))
 
     @property
-    def is_turned(self) -> bool:
+    def is_rotated(self) -> bool:
         """Return whether the base is rotated."""
-        turn = self.moved[3:]
-        return bool(turn @ np.linalg.solve(self.covariance[3:, 3:], turn) > chi2.ppf(0.95, 3))
+        angles = self.moved[3:]
+        return bool(angles @ np.linalg.solve(self.covariance[3:, 3:], angles) > chi2.ppf(0.95, 3))
 
-    def without_turn(self) -> BaseEstimate:
+    def unrotated(self) -> BaseEstimate:
         """Return the estimate for a base that is rotated as it was given."""
         gain = self.covariance[:3, 3:] @ np.linalg.inv(self.covariance[3:, 3:])
         shift, left = self.moved[:3] - gain @ self.moved[3:], self.covariance[:3, :3] - gain @ self.covariance[3:, :3]
@@ -145,27 +145,27 @@ def searched_shift(
     fits = [each for each in found.values() if each]
     if not fits:
         return None
-    sight = _sight(camera, moved.pivot)
-    sight /= np.linalg.norm(sight)
+    ray = _ray(camera, moved.pivot)
+    ray /= np.linalg.norm(ray)
     each = [(fit, frame) for frame, some in enumerate(fits) for fit in some]
-    votes = [_votes(fit, fits, sight, config) for fit, _ in each]
+    votes = [_votes(fit, fits, ray, config) for fit, _ in each]
     best = each[int(np.argmax(votes))][0]
-    near = [max(some, key=lambda fit: _alike(fit, best, sight, config) * fit.nats) for some in fits]
-    agreed = [fit.configuration[:3] for fit in near if _alike(fit, best, sight, config) > 0.5]
+    near = [max(some, key=lambda fit: _alike(fit, best, ray, config) * fit.nats) for some in fits]
+    agreed = [fit.configuration[:3] for fit in near if _alike(fit, best, ray, config) > 0.5]
     return np.asarray(np.median(agreed, axis=0))
 
 
-def _alike(a: Fit, b: Fit, sight: Array, config: BasePoseConfig) -> float:
+def _alike(a: Fit, b: Fit, ray: Array, config: BasePoseConfig) -> float:
     """Return how well the shifts of two fits agree, 0..1."""
     off = a.configuration[:3] - b.configuration[:3]
-    along = float(off @ sight)
-    across = float(np.sum((off - along * sight) ** 2))
+    along = float(off @ ray)
+    across = float(np.sum((off - along * ray) ** 2))
     return float(np.exp(-0.5 * (across + (along / 4.0) ** 2) / config.agree_m**2))
 
 
-def _votes(fit: Fit, fits: Sequence[Sequence[Fit]], sight: Array, config: BasePoseConfig) -> float:
+def _votes(fit: Fit, fits: Sequence[Sequence[Fit]], ray: Array, config: BasePoseConfig) -> float:
     """Return the evidence of all frames for the shift of one fit."""
-    return sum(max(_alike(fit, other, sight, config) * other.nats for other in some) for some in fits)
+    return sum(max(_alike(fit, other, ray, config) * other.nats for other in some) for some in fits)
 
 
 @one_thread()
@@ -181,12 +181,12 @@ def fitted_base(
 
     body: on its base as it was given. track: of the body, shifted by `shift` [3] m where that is not None.
     """
-    moved = MovedBase(body, _pivot(body), 3.0 * config.shift_std_m, 3.0 * config.turn_std_rad)
+    moved = MovedBase(body, _pivot(body), 3.0 * config.shift_std_m, 3.0 * config.rotation_std_rad)
     window, solid = Window.of(camera, body, VIEW_PX), Solid.of(body.mesh)
     rows = np.flatnonzero(track.tracked)
     rows = rows[evenly(len(rows), min(len(rows), config.fitted))]
     frames = FrameStore(clip.frames, clip.width, clip.height)
-    prior_std = np.repeat([config.shift_std_m, config.turn_std_rad], 3)
+    prior_std = np.repeat([config.shift_std_m, config.rotation_std_rad], 3)
     joint_std = np.where(body.is_angle, _JOINT_STD, _JOINT_STD * body.radius_m)
     prior = np.diag(np.concatenate([prior_std, joint_std]) ** -2.0)
     base, joints = np.concatenate([np.zeros(3) if shift is None else shift, np.zeros(3)]), track.configurations[rows]
@@ -199,9 +199,9 @@ def fitted_base(
         base, covariance = _joined(kept, base, prior_std, config)
         joints = np.array([_given_base(at, cov, base) for at, cov, _ in kept])
         rows = rows[[n for *_, n in kept]]
-    sight = config.lasting_share * _sight(camera, moved.pivot)
+    ray = config.lasting_share * _ray(camera, moved.pivot)
     lasting = np.diag(np.repeat([config.lasting_m, config.lasting_rad], 3) ** 2)
-    lasting[:3, :3] += np.outer(sight, sight)
+    lasting[:3, :3] += np.outer(ray, ray)
     return BaseEstimate(base, covariance + lasting, prior_std, moved.pivot)
 
 
@@ -230,7 +230,7 @@ def _given_base(at: Array, covariance: Array, base: Array) -> Array:
     return np.asarray(at[6:] + gain @ (base - at[:6]))
 
 
-def _sight(camera: Camera, place: Array) -> Array:
+def _ray(camera: Camera, place: Array) -> Array:
     """Return the way [3] m from the camera to a place."""
     assert camera.camera_to_world is not None
     return np.asarray(place - np.asarray(camera.camera_to_world)[:3, 3])
