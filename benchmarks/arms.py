@@ -1,6 +1,7 @@
-"""Joint coordinates of arms that are tracked with nothing trained, against the true ones.
+"""Joint coordinates of arms that are tracked with nothing trained, against the true ones; and what is fitted to them.
 
     python -m benchmarks.arms [--json FILE] [--markdown] [--seeds N] [--arms NAME,...]
+    python -m benchmarks.arms --values
 
 Cases: clips of ../shared/clips that have arm.urdf and joint_states.csv, and drawn arms (`tests.moving_arm`) in N random
 motions each, before another wall each. Frames are judged before a motion is fitted. `rms` is that of the worst joint,
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import arm_values
 from benchmarks.tables import write_table
 from experiments.table import row
 from tests.moving_arm import SWING, Link, arm_clip, camera_of, swings, urdf
@@ -122,6 +124,16 @@ def judged(case: Case) -> dict[str, float]:
     }
 
 
+def print_values() -> None:
+    """Print the table of fitted values."""
+    print("| " + " | ".join(arm_values.HEADER) + " |", "|---" * len(arm_values.HEADER) + "|", sep="\n")
+    lines = []
+    for values, line in arm_values.table(CLIPS):
+        print(*("| " + " | ".join(value.cells) + " |" for value in values), sep="\n", flush=True)
+        lines.append(line)
+    print(*lines, sep="\n")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,7 +141,11 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the table for docs")
     parser.add_argument("--seeds", type=int, default=3, help="random motions of each drawn arm")
     parser.add_argument("--arms", default=",".join(DRAWN), help="drawn arms, with commas between them")
+    parser.add_argument("--values", action="store_true", help="fit damping and payload of the clips by the command")
     options = parser.parse_args()
+    if options.values:
+        print_values()
+        return
     began, table = time.monotonic(), list[tuple[str, dict[str, float]]]()
     names = [name for name in options.arms.split(",") if name]
     cases = itertools.chain(filmed(), (drawn(name, seed) for name in names for seed in range(options.seeds)))

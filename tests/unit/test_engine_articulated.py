@@ -295,9 +295,10 @@ def test_link_masses_scale_inertias_along() -> None:
         "mass_swing",
         "mass_carriage",
         "mass_wrist",
+        "mass_tool",  # fixed to the wrist
     ]
-    assert parameters["mass_wrist"].value == pytest.approx(0.65)  # the tool is fixed to it
-    heavier = parameters.with_values({"mass_swing": 2.4, "mass_carriage": 1.2, "mass_wrist": 1.3}).vector
+    doubled = {"mass_swing": 2.4, "mass_carriage": 1.2, "mass_wrist": 0.8, "mass_tool": 0.5}
+    heavier = parameters.with_values(doubled).vector
     start = np.array([[0.3, 0.1, -0.4, 1.0, -0.5, 2.0]])
     without = {name: 0.0 for name in parameters.names if name.startswith("damping")}
     one = parameters.with_values(without).vector
@@ -305,6 +306,46 @@ def test_link_masses_scale_inertias_along() -> None:
     controls = np.zeros((1, 50, 6))
     a, b = (simulate(system, start, controls, p, 0.01, substeps=2) for p in (one, two))
     np.testing.assert_allclose(a, b, atol=1e-10)  # all masses doubled, only gravity acts: the same motion
+
+
+def test_the_mass_of_a_link_that_is_fixed_to_another_moves_as_in_mujoco() -> None:
+    system = Articulated(parse_robot(CHAIN, Path("chain.urdf"))).called_as({"payload_mass"})
+    values = system.parameters().with_values({"payload_mass": 0.6})
+    assert "mass_tool" not in values.names
+    heavier = CHAIN.replace('<mass value="0.25"/>', '<mass value="0.6"/>')
+    for name, value in (("ixx", 0.001), ("iyy", 0.0012), ("izz", 0.0009)):
+        heavier = heavier.replace(f'{name}="{value}"', f'{name}="{2.4 * value}"')
+    tool = heavier[heavier.index('name="tool"') :]
+    scaled = tool.replace("0.0004", "0.00096").replace("-0.0003", "-0.00072").replace("0.0002", "0.00048")
+    model = mujoco_model(heavier.replace(tool, scaled))
+    start, torques = np.array([0.3, 0.1, -0.4, 1.0, -0.5, 2.0]), smooth_torques(100, np.array([3.0, 4.0, 0.5]), 1)
+    theirs = mujoco_motion(model, start[:3], start[3:], torques, 0.01, 20)
+    ours = simulate(system, start[None], controls_of(system, torques), values.vector, 0.01, substeps=20)[0]
+    np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_the_gradient_by_a_payload_is_that_of_differences() -> None:
+    system = Articulated(parse_robot(CHAIN, Path("chain.urdf")))
+    values, column = system.parameters().vector, system.parameters().names.index("mass_tool")
+    start, controls = torch.tensor([[0.3, 0.1, -0.4, 1.0, -0.5, 2.0]]).double(), torch.zeros((1, 30, 6)).double()
+
+    def end(mass: float) -> float:
+        moved = np.where(np.arange(len(values)) == column, mass, values)
+        return float(simulate(system, start.numpy(), controls.numpy(), moved, 0.005)[0, -1].sum())
+
+    parameters = torch.tensor(values).requires_grad_()
+    rollout(system, start, controls, parameters, 0.005)[0, -1].sum().backward()
+    assert parameters.grad is not None
+    wanted = (end(0.25 + 1e-5) - end(0.25 - 1e-5)) / 2e-5
+    assert float(parameters.grad[column]) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_robot_with_two_ends_has_no_payload_unless_a_link_is_called_so() -> None:
+    two_ends = parse_robot(BRANCHED, Path("branched.xml"))
+    with pytest.raises(UsageError, match="ends in leaf, other"):
+        Articulated(two_ends).called_as({"payload_mass"})
+    named = Articulated(parse_robot(BRANCHED.replace('"other"', '"payload"'), Path("branched.xml")))
+    assert named.called_as({"payload_mass"}).parameters()["payload_mass"].value == pytest.approx(0.4)
 
 
 def test_hover_controls_hold_a_fixed_base_robot_still() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -97,6 +97,16 @@ def fixed_parameters(
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tuple[System, tuple[str, ...]]:
+    """Return the system, which calls its parameters as the user does, and `fit` with groups replaced by parameters.
+
+    names: other names of parameters that the user gave. Raises UsageError for a name that does not fit the system.
+    """
+    groups = system.capabilities.groups
+    fit = tuple(dict.fromkeys(one for name in fit for one in groups.get(name, (name,))))
+    return system.called_as({*fit, *names}), fit
 
 
 def articulated_parameters(

@@ -71,6 +71,7 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
     check_driven(config)
     progress("reading inputs")
     given = _read_given(config)
+    config = replace(config, fit=given.fit)
     motions, lines = given.read(config)
     lines += _driven_by(given, motions, config.hold)
     _require_short(given.system, given.parameters, motions, max(config.most_seconds, MOST_SECONDS))
@@ -94,6 +95,7 @@ class _Given:
     """What was read beside the recordings. actions: that were recorded by themselves. notes: on the body."""
 
     system: System
+    fit: tuple[str, ...]
     parameters: Parameters
     actions: Actions | None
     notes: tuple[str, ...]
@@ -108,18 +110,19 @@ class _Given:
 
 def _read_given(config: FitRecordingConfig) -> _Given:
     """Read system, known values and actions."""
-    from vid2phys.commands.fit_parameters import check_given, read_parameters
+    from vid2phys.commands.fit_parameters import check_given, named, read_parameters
     from vid2phys.commands.simulation_inputs import read_actions, read_system
 
     system, notes = read_system(config)
     given = (read_parameters(config.params) if config.params else {}) | config.set_values
-    check_given(system.parameters(), given, config.fit)
+    system, fit = named(system, config.fit, given)
+    check_given(system.parameters(), given, fit)
     parameters, actions = system.parameters().with_values(given), None
     if config.hold:
-        _require_known_hold(system, parameters, config.fit)
+        _require_known_hold(system, parameters, fit)
     if config.actions:
         system, actions = read_actions(system, config.actions, given.get("mass"))
-    return _Given(system, parameters, actions, notes)
+    return _Given(system, fit, parameters, actions, notes)
 
 
 def _write(result: FittedRecording, motions: list[Recording], config: FitRecordingConfig) -> Path:

@@ -72,7 +72,7 @@ class Priors:
                 f"give another --set {name}, or leave it out",
             )
         if inside or name not in self.bounds:
-            if not inside:
+            if not inside and name in self.priors:
                 notes.append(parameter.with_unit(f"{name} starts at its bound, {parameter.value:g}"))
             return parameter
         middle = 0.5 * (parameter.to_free(lower) + parameter.to_free(upper))

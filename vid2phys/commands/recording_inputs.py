@@ -8,6 +8,7 @@ Limits: degrees in all of a recording's columns agree with each other; only the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.recorded import Recording
     from vid2phys.types import Actions, Array, Trajectory
 
+_QUANTITY = re.compile("_(position|velocity|angle|rate)_")  # words that columns of joints have, and states have not
 _LEAST_NOISE = 1e-4  # of a coordinate's spread: recordings without noise are not taken for exact
 _HALF_TURN = np.pi
 _ROOM = 1.05  # by how much noise may widen a turn
@@ -54,6 +56,7 @@ def read_recording(
         if not 0.0 < value < np.inf:
             raise UsageError(f"--std {name}={value:g}", "a positive, finite number", "only their ratios matter")
     table = load_trajectory(path)
+    table = replace(table, state_names=tuple(_state_name(name, system) for name in table.state_names))
     seen, notes = _seen(system, table, path)
     if degrees:
         seen[:, turning(system.state_names)] /= _DEGREES
@@ -63,6 +66,12 @@ def read_recording(
                                                                   strict=True)])  # fmt: skip
     start = first_state(system, table.times_s, seen, noise, system.rest_state())
     return _filled(Recording(table.times_s, seen, noise, start, controls=_controls(system, table))), notes
+
+
+def _state_name(name: str, system: System) -> str:
+    """Return the name of a state for a column such as `elbow_position_rad` or `elbow_rate_rad_s`."""
+    plain = _QUANTITY.sub("_", name, count=1)
+    return plain if name not in system.state_names and plain in system.state_names else name
 
 
 def with_actions(system: System, recording: Recording, actions: Actions) -> Recording:

@@ -40,7 +40,7 @@ class Inputs:
 
 def read_inputs(config: SimulateConfig) -> Inputs:
     """Read and check all inputs. Raises Vid2PhysError."""
-    from vid2phys.commands.fit_parameters import check_given, listen, read_parameters
+    from vid2phys.commands.fit_parameters import check_given, listen, named, read_parameters
     from vid2phys.engine.system import check_scheme
     from vid2phys.io.simplify import simplified
 
@@ -51,6 +51,7 @@ def read_inputs(config: SimulateConfig) -> Inputs:
         if getattr(config, name) is not None:
             require_positive(name, getattr(config, name))
     given = (read_parameters(config.params) if config.params else {}) | config.set_values
+    system, _ = named(system, (), given)
     check_given(system.parameters(), given)
     initial = initial_state(system, config.initial)
     mesh, camera, notes_on_mesh = _read_scene(config, system, primitive)

@@ -10,7 +10,7 @@ rest and move with the element they lie in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -59,12 +59,16 @@ class Capabilities:
     """Parameters of what surrounds the body: gravity, ground, air."""
     excited_by: Mapping[str, str] = field(default_factory=dict)
     """The motion or input that determines each parameter, in words. Keys are names as in `inertial`."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names that stand for several parameters in `--fit`."""
     without_effect: tuple[str, ...] = ()
     """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
     of_impacts: tuple[str, ...] = ()
     """Parameters of contact that are fitted by rollouts through impacts (`solvers.impacts`), after the smoothing."""
     inputs: tuple[InputKind, ...] = ()
     """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
+    balanced: bool = True
+    """Whether what holds the body at rest drives it in a clip without recorded actions. False: nothing does."""
     caution: str = ""
     """What the reader of a fitted value must know. Empty: nothing."""
 
@@ -135,6 +139,10 @@ class System(ABC):
     def capabilities(self) -> Capabilities:
         """Return what the commands may offer for this system. A system declares its own."""
         return Capabilities()
+
+    def called_as(self, names: Collection[str]) -> Self:
+        """Return the system, of which some parameters have other names where `names` has these."""
+        return self
 
     def with_input(self, kind: InputKind) -> Self:
         """Return the system whose actions are of this kind, one of `capabilities.inputs`."""

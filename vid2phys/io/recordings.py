@@ -58,13 +58,18 @@ def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
 
 
 def load_trajectory(path: str | Path) -> Trajectory:
-    """Return what `save_trajectory` wrote; the covariance comes back diagonal. Raises InputError for anything else."""
+    """Return what `save_trajectory` wrote; the covariance comes back diagonal.
+
+    A column `frame` before `time_s` is left out. Raises InputError for anything else.
+    """
     lines = [line for line in read_text(path, _A_TRAJECTORY).splitlines() if line.strip()]
-    header = split_csv(lines[0]) if lines else []
+    whole = split_csv(lines[0]) if lines else []
+    first = int(whole[:1] == ["frame"])
+    header = whole[first:]
     if header[:1] != ["time_s"] or len(lines) < 2:
         raise InputError(f"'{path}' is not a trajectory", _A_TRAJECTORY, "give the folder of a run of identify")
     row_of = np.arange(2, len(lines) + 1)
-    table = numbers(path, [split_csv(line) for line in lines[1:]], list(range(len(header))), row_of)
+    table = numbers(path, [split_csv(line) for line in lines[1:]], list(range(first, len(whole))), row_of)
     require_increasing(path, table[:, 0], row_of)
     std = [i for i, name in enumerate(header) if name.startswith("std_")]
     control = [i for i, name in enumerate(header) if name.startswith("control_")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,13 +34,30 @@ _BONE = 0.05  # radius over length of the bone of a link without geometry
 
 
 @dataclass(frozen=True)
+class Part:
+    """A body of the file with mass; one that is fixed to another shares its link.
+
+    link: index of the link that it belongs to. mass: kg. com: [3] m in the link's axes. inertia: [3, 3] kg m^2 about
+    the centre of mass, in the link's axes. is_end: whether it carries no other part.
+    """
+
+    name: str
+    link: int
+    mass: float
+    com: Array
+    inertia: Array
+    is_end: bool
+
+
+@dataclass(frozen=True)
 class Robot:
     """A tree of L links; link 0 is the base, link i > 0 hangs on its parent by joint i - 1.
 
     At rest every joint is at its `reference`. Link axes have their origin on the joint. parents: [L], -1 for the base,
     parents[i] < i. offsets: [L, 3] m, origin in the parent's axes at rest. rotations: [L, 3, 3], link axes in the
     parent's at rest. axes: [L, 3] of the joint, unit, in link axes (the base's is unused). masses: [L] kg. coms: [L, 3]
-    m in link axes. inertias: [L, 3, 3] kg m^2 about the centre of mass, in link axes.
+    m in link axes. inertias: [L, 3, 3] kg m^2 about the centre of mass, in link axes. These are the sums over `parts`,
+    the bodies of the file in the order of their links.
 
     Of the L - 1 joints, in SI: reference, stiffness and the coordinate where the spring rests (spring_reference),
     damping, friction (dry), armature (inertia of the drive), lower and upper limits (infinite without). mesh: the links
@@ -68,6 +86,7 @@ class Robot:
     upper: Array
     free_base: bool
     mesh: Mesh
+    parts: tuple[Part, ...]
     gravity: float = 9.81
     has_geometry: bool = True
 
@@ -314,7 +333,8 @@ class _Builder:
         dofs = model.jnt_dofadr[joints]
         places = model.jnt_qposadr[joints]
         limited = model.jnt_limited[joints].astype(bool)
-        masses, coms, inertias = self._inertias()
+        parts = self._parts()
+        masses, coms, inertias = _summed(parts, len(self.links.names))
         kinds = [int(kind) == int(self.types.mjJNT_SLIDE) for kind in model.jnt_type[joints]]
         parents, offsets = np.array(self.links.parents), np.array(self.links.offsets)
         rotations = np.array(self.links.rotations)
@@ -340,6 +360,7 @@ class _Builder:
             upper=np.where(limited, model.jnt_range[joints, 1], np.inf),
             free_base=self.free,
             mesh=self._mesh(*rest_frames(parents, rotations, offsets), masses, coms),
+            parts=parts,
             gravity=float(-model.opt.gravity[2]),
             has_geometry=any(_geometry(model, b) for b in self.body),
         )
@@ -380,19 +401,25 @@ class _Builder:
             self.links.joints.append(joint)
         return len(self.links.names) - 1
 
-    def _inertias(self) -> tuple[Array, Array, Array]:
-        """Return mass, centre of mass and inertia of each link: those of its bodies together."""
-        model, count = self.model, len(self.links.names)
-        masses, firsts, seconds = np.zeros(count), np.zeros((count, 3)), np.zeros((count, 3, 3))
+    def _parts(self) -> tuple[Part, ...]:
+        """Return the bodies that have mass, in the order of their links."""
+        model, found = self.model, list[Part]()
+        heavy = [b for b in self.body if model.body_mass[b] > 0.0]
+        carriers = {a for b in heavy for a in self._carriers(b)}
         for b, (link, rotation, position) in self.body.items():
-            mass = float(model.body_mass[b])
-            com = position + rotation @ model.body_ipos[b]
-            turned = rotation @ matrix_from_quat(model.body_iquat[b])
-            masses[link] += mass
-            firsts[link] += mass * com
-            seconds[link] += turned @ np.diag(model.body_inertia[b]) @ turned.T + mass * _spread(com)
-        coms = firsts / np.where(masses > 0.0, masses, 1.0)[:, None]
-        return masses, coms, seconds - masses[:, None, None] * _spread(coms)
+            axes = rotation @ matrix_from_quat(model.body_iquat[b])
+            inertia = axes @ np.diag(model.body_inertia[b]) @ axes.T
+            com, mass = position + rotation @ model.body_ipos[b], float(model.body_mass[b])
+            if mass > 0.0:
+                name = str(model.body(b).name) or f"link_{b}"
+                found.append(Part(name, link, mass, com, inertia, b not in carriers))
+        return tuple(sorted(found, key=lambda part: part.link))
+
+    def _carriers(self, b: int) -> Iterator[int]:
+        """Yield the bodies that carry a body, from its parent to the world."""
+        while b > 0:
+            b = int(self.model.body_parentid[b])
+            yield b
 
     def _mesh(self, rotations: Array, positions: Array, masses: Array, coms: Array) -> Mesh:
         """Return the geometry of all links at rest, in the base's axes; a link with mass and no geometry gets bones."""
@@ -418,6 +445,17 @@ class _Builder:
             tuple(self.links.names),
             self.path.stem,
         )
+
+
+def _summed(parts: tuple[Part, ...], links: int) -> tuple[Array, Array, Array]:
+    """Return mass, centre of mass and inertia of each link: those of its parts together."""
+    masses, firsts, seconds = np.zeros(links), np.zeros((links, 3)), np.zeros((links, 3, 3))
+    for part in parts:
+        masses[part.link] += part.mass
+        firsts[part.link] += part.mass * part.com
+        seconds[part.link] += part.inertia + part.mass * _spread(part.com)
+    coms = firsts / np.where(masses > 0.0, masses, 1.0)[:, None]
+    return masses, coms, seconds - masses[:, None, None] * _spread(coms)
 
 
 def rest_frames(parents: NDArray[np.int64], rotations: Array, offsets: Array) -> tuple[Array, Array]:

@@ -38,7 +38,8 @@ from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
 from vid2phys.types import Array, Parameters
 
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
-_STEP = 1e-3  # of differences: in spreads of the configuration, and of the parameters' solver coordinates
+_STEP = 1e-3  # of differences: in spreads of the configuration, of a parameter's logarithm, or of its value
+_LEAST_STEP = 1e-6  # of differences by a parameter that is fitted as it is, in SI
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
 _ROUNDS = 3  # of descents to the clip as a whole; each weights points by the motion of the one before
@@ -290,11 +291,13 @@ class _Part:
 
 
 def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
-    frames = _frames(setup, share)
-    moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
+    frames, count = _frames(setup, share), len(unknowns)
+    ahead, behind = _moved_by_steps(setup, unknowns)
+    moved = np.concatenate([unknowns[None], ahead, behind])
     states = _rollouts(setup, moved, frames)
     white = _white(setup, moved, states, frames)
-    slope = (white[1:] - white[:1]) / _STEP
+    per_scale = (setup.scale / np.diagonal(ahead - behind))[:, None, None]
+    slope = per_scale * (white[1 : 1 + count] - white[1 + count :])
     weights, cost = _weights(setup, white[0], frames)
     prior = np.zeros(len(unknowns))
     prior[: 2 * len(setup.body.rest)] = 1.0
@@ -302,9 +305,26 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + off
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
     squares = float((weights[:, None] * white[0] ** 2).sum())
-    count = float(setup.count[:frames].sum() if setup.whole is None else white.shape[-1])
+    seen = float(setup.count[:frames].sum() if setup.whole is None else white.shape[-1])
     cost += 0.5 * float((off**2).sum())
-    return _Part(cost, gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
+    slopes = per_scale * (states[1 : 1 + count] - states[1 + count :])
+    return _Part(cost, gradient, information, states[0], slopes, squares, seen)
+
+
+def _moved_by_steps(setup: _Setup, unknowns: Array) -> tuple[Array, Array]:
+    """Return the unknowns [U, U] with one of them moved ahead in each row, and behind; parameters within their bounds.
+
+    Differences to both sides are exact enough to show parameters that the motion does not tell apart.
+    """
+    size, parameters = 2 * len(setup.body.rest), setup.problem.parameters
+    steps = _STEP * setup.scale
+    relative = np.clip(_STEP * np.abs(unknowns[size:]), _LEAST_STEP, _STEP)
+    is_log = np.array([p.transform == "log" for p in parameters if p.free], dtype=bool)
+    steps[size:] = np.where(is_log, _STEP, relative)
+    low, high = np.full(len(unknowns), -np.inf), np.full(len(unknowns), np.inf)
+    low[size:], high[size:] = parameters.free_bounds
+    ahead, behind = np.minimum(unknowns + steps, high), np.maximum(unknowns - steps, low)
+    return unknowns + np.diag(ahead - unknowns), unknowns + np.diag(behind - unknowns)
 
 
 def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> Dense:

@@ -3,7 +3,7 @@
 Method: Student-t intervals in solver coordinates (logarithms where a parameter has one). Null directions of the
 information are named by the products of parameters that a fit cannot tell apart.
 
-Limits: intervals are those of the linear model at the optimum.
+Limits: intervals are those of the linear model at the optimum, cut at the bounds of the parameter.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ def _estimate(
     width = np.inf if null else quantile * std
     with np.errstate(over="ignore"):
         low, high = parameter.from_free(centre - width), parameter.from_free(centre + width)
+    if np.isfinite(width):
+        low, high = max(low, parameter.lower), min(high, parameter.upper)
     weak = parameter.transform == "log" and std > WEAK_STD
     known = None
     if prior is not None:
@@ -133,7 +135,10 @@ def identifiability(
         sizes = np.where(np.isfinite(relative), np.abs(relative), np.abs(direction[: len(relative)]))
         there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
         involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
-        if len(involved) == 1:
+        changes = np.array([change for _, change in involved])
+        if len(involved) > 1 and np.isfinite(changes).all() and np.ptp(changes) < _OFF * np.abs(changes).max():
+            lines.append(_ratios([name for name, _ in involved]))
+        elif len(involved) == 1:
             undetermined.setdefault(remedies.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
@@ -174,6 +179,12 @@ def _crowded(names: list[str], ways: int, remedies: Mapping[str, str]) -> str:
     return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names, remedies)}"
 
 
+def _ratios(names: list[str]) -> str:
+    if len(names) == 2:
+        return f"{names[0]} and {names[1]} are determined only as a ratio: {REMEDY}"
+    return f"only the ratios of {', '.join(names[:-1])} and {names[-1]} are determined: {REMEDY}"
+
+
 def _combination(involved: list[tuple[str, float]], remedies: Mapping[str, str]) -> str:
     """Say of which parameters a direction is; each with its change in logarithm, infinite where it has none."""
     names, relative = [name for name, _ in involved], np.array([change for _, change in involved])
@@ -182,8 +193,7 @@ def _combination(involved: list[tuple[str, float]], remedies: Mapping[str, str])
     if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
     if len(involved) == 2 and abs(abs(powers[1]) - abs(powers[0])) < _OFF:
-        kind = "ratio" if powers[1] > 0 else "product"
-        return f"{names[0]} and {names[1]} are determined only as a {kind}: {REMEDY}"
+        return f"{names[0]} and {names[1]} are determined only as a product: {REMEDY}"
     scaled = ", ".join(f"{name} x s^{power:.2g}" for name, power in zip(names, powers, strict=True))
     return f"the fit does not change when all of these are scaled together: {scaled}. {remedy}"
 

@@ -177,6 +177,9 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         self._check_cues()
         if self.base is not None and self.robot is None:
             raise UsageError(f"--base {self.base} without a robot", "--body with a URDF or MJCF file", "leave it out")
+        if "base" in self.fit and self.robot is not None and len(self.clips) > 1:
+            got = f"--fit base with {len(self.clips)} clips"
+            raise UsageError(got, "one clip", "fit the base to one clip, then give --base for all")
         if self.shape is None or self.robot is not None:
             self._check_known_base()
         elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Result
 
 HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
+PASSIVE = "no --actions: the robot is taken to swing freely, no motor drives or brakes it"
 UNFIT = "the motion is not what the system would do"  # begins the warning of a large misfit
 _WELL = 1.5  # misfit up to which the model explains the measurements
 
@@ -64,7 +65,7 @@ def estimate(
     tracks = list(tracks)
     begun = {g: start for g, start in enumerate(starts) if start is not None}
     results = {g: _lost(problems[g], tracks[g]) for g in range(len(problems)) if g not in begun}
-    if is_measured(several, options):
+    if is_measured(several):
         results |= {g: measured_motion(several[g], tracks[g]) for g in begun}
         begun = {}
     if begun:
@@ -80,18 +81,19 @@ def estimate(
         unknowns = sum(len(start) for start in begun.values()) + len(problems[0].parameters.free_names)
         freedom = max(1.0, seen - unknowns)
         for g, solution in zip(begun, solutions, strict=True):
-            results[g] = _result(several[g], problems[g], tracks[g], solution, options.fit, freedom)
+            results[g] = _result(several[g], problems[g], tracks[g], solution, freedom)
     return [results[g] for g in range(len(problems))]
 
 
 def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
-    """Return the problem that a fit solves. Without recorded actions, constant actions hold the body at rest."""
+    """Return the problem that a fit solves. Without recorded actions, nothing or what holds the body drives it."""
     from vid2phys.commands.simulation_inputs import constant_actions
     from vid2phys.solvers.problem import Problem
 
     return Problem(
         *(inputs.system, inputs.known.parameters, tracked.observation, inputs.camera_to_world),
-        actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
+        actions=inputs.actions
+        or constant_actions(inputs.system, inputs.known.parameters, hold=inputs.system.capabilities.balanced),
         priors=inputs.known.priors,
         body=inputs.body,
     )
@@ -114,7 +116,6 @@ def _result(
     problem: Problem,
     tracked: ConfigurationTrack,
     solution: ConfigurationSolution,
-    fit: tuple[str, ...],
     freedom: float,
 ) -> Result:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
@@ -126,11 +127,11 @@ def _result(
     problem = replace(problem, parameters=solution.parameters)
     seen, names = problem.observation, problem.parameters.free_names
     covariance, null = solution.theta_covariance, solution.null_directions
-    found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
+    found = intervals.estimates(solution.parameters, names, covariance, null, freedom, problem.priors)
     lines = intervals.identifiability(
         names, solution.null_directions, found, solution.parameters, remedies(inputs.system)
     )
-    asked = [estimate for estimate in found if estimate.name in fit]
+    asked = [estimate for estimate in found if estimate.name in names]
     judged = whiteness(innovations(problem, solution.states))
     misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
     residual = residual_bearings(problem, solution.states)
@@ -140,7 +141,7 @@ def _result(
         "notes": ordered(
             [
                 *inputs.notes,
-                *([] if inputs.actions else [HELD]),
+                *([] if inputs.actions else [HELD if inputs.system.capabilities.balanced else PASSIVE]),
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *unlike(inputs, tracked, solution.states),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vid2phys.error_model import Calibration
     from vid2phys.io.focal_length import FocalPrior
     from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.tracking.articulated.base_pose import BaseEstimate
     from vid2phys.tracking.hint import Hint
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh
 
@@ -63,6 +64,7 @@ class Inputs:
     focal: FocalPrior | None = None
     camera_estimate: EstimatedCamera | None = None
     hint: Hint | None = None
+    base: BaseEstimate | None = None  # of a robot, where it was fitted
     preview: Path | None = None  # image of the first frame in which a body without a model is found
 
     @property
@@ -318,7 +320,8 @@ def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a system on a known base, whose mesh is its own."""
-    from vid2phys.commands.fit_parameters import articulated_parameters
+    from vid2phys.commands.fit_parameters import articulated_parameters, named
+    from vid2phys.commands.identify.robot_base import BASE, require_fittable
     from vid2phys.commands.identify.robots import read_robot
     from vid2phys.engine import systems
     from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
@@ -326,10 +329,14 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
 
     given = _given_values(config)
     system, notes = (systems.get(config.system), []) if config.robot is None else read_robot(config)
+    priors = _priors_and_bounds(config)
+    system, fit = named(system, config.fit, (*given, *priors.priors, *priors.bounds))
     mesh = system.surface
     assert mesh is not None  # `require_mesh` and `read_robot` check it
     actions = read_actions_of(system, config)
-    known = articulated_parameters(system, given, config.fit, _priors_and_bounds(config))
+    if config.robot is not None:
+        fit = tuple(name for name in fit if name != BASE)
+    known = articulated_parameters(system, given, fit, priors)
     filmed = read(config, actions)
     model = None
     if config.robot is not None and config.model is None:
@@ -340,7 +347,9 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
         model = find_model(mesh, config.model, system=config.system)
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     body = untrained_body(system) if model is None else body_of_model(model, system)
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*notes, *filmed.notes), body)
+    inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, (*notes, *filmed.notes), body)
+    require_fittable(config, inputs)
+    return inputs
 
 
 def _given_values(config: IdentifyConfig) -> dict[str, float]:

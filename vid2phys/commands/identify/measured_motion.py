@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.commands.identify.config import FitOptions
 from vid2phys.notes import doubt, is_doubtful, ordered
 from vid2phys.solvers.coordinate_smoothing import smooth_coordinates
 
@@ -26,9 +25,11 @@ MEASURED = "no --actions and no --fit: joint coordinates are measured and smooth
 _FAR = 6.0  # RMS of fitted minus measured coordinates, standard deviations, from which on another motion was fitted
 
 
-def is_measured(several: Sequence[Inputs], options: FitOptions) -> bool:
+def is_measured(several: Sequence[Inputs]) -> bool:
     """Return whether nothing is asked about the dynamics of a robot that is tracked without a model."""
-    return several[0].model is None and not options.fit and all(inputs.actions is None for inputs in several)
+    first = several[0]
+    asked = first.known.parameters.free_names or any(inputs.actions is not None for inputs in several)
+    return first.model is None and not asked
 
 
 def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:

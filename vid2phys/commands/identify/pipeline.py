@@ -56,6 +56,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     from vid2phys.commands.identify.estimated_camera import with_fitted_camera
     from vid2phys.commands.identify.inputs import read_all
     from vid2phys.commands.identify.outputs import with_cameras, write
+    from vid2phys.commands.identify.robot_base import with_base
     from vid2phys.io.run import new_run
     from vid2phys.memory import return_large_blocks
     from vid2phys.solvers.camera_parameters import expand_groups
@@ -74,6 +75,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
         ]
         several, tracks = track_all(several, config, progress)
         result = with_cameras(solve(several, tracks, config, progress), several)
+        result = with_base(result, several[0])
         if several[0].camera_estimate is not None:
             inputs, result = with_fitted_camera(several[0], result)
             several = [inputs]
@@ -123,6 +125,8 @@ def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tu
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
 
+    if inputs.body is not None and inputs.model is None:
+        return _track_robot(inputs, config, progress)
     found_model = config.model is None and inputs.model is not None
     if not found_model or inputs.body is not None or inputs.camera.moves:
         return inputs, track(inputs, config.without, progress)
@@ -131,6 +135,19 @@ def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tu
         lambda one: track_pose(one, config.without, progress),
         lambda one: track_silhouette(one, progress),
     )
+
+
+def _track_robot(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, ConfigurationTrack]:
+    """Return the inputs of a robot without a model, and its track; its base is fitted or compared."""
+    from vid2phys.commands.identify.robot_base import BASE, track_and_compare, track_and_fit
+
+    def tracked(one: Inputs) -> ConfigurationTrack:
+        return track_configuration(one, progress)
+
+    if BASE not in config.fit:
+        return track_and_compare(inputs, tracked)
+    progress("searching for the base")
+    return track_and_fit(inputs, config.base, tracked)
 
 
 def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Tracked:

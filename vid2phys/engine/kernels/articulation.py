@@ -28,25 +28,23 @@ TWO = wp.constant(wp.float64(2.0))
 
 @wp.struct
 class Tree:
-    """Constants of an instance: L links, link 0 the base, link i carried by joint i - 1; V dofs.
+    """Constants of an instance: L links, link 0 the base, link i carried by joint i - 1; V dofs; B parts with mass.
 
     The first `base` dofs are a free base's (6: velocity in the world, angular velocity in the body), else 0.
     `configuration` is how many numbers of a state are not velocities.
     """
 
     links: int
+    parts: int
     base: int
     configuration: int
     groups: int
     parent: wp.array(dtype=int)  # [L]
     revolute: wp.array(dtype=int)  # [L]
     group: wp.array(dtype=int)  # [L] of stiffness, damping and friction
-    mass_column: wp.array(dtype=int)  # [L] in the parameters, -1: no mass
     offset: wp.array(dtype=wp.vec3d)  # [L] joint in the parent link
     turned: wp.array(dtype=wp.mat33d)  # [L] link axes in the parent link at rest
     axis: wp.array(dtype=wp.vec3d)  # [L] in the link
-    com: wp.array(dtype=wp.vec3d)  # [L] in the link
-    inertia: wp.array(dtype=wp.mat33d)  # [L] per kilogram, about the centre of mass, in link axes
     reference: wp.array(dtype=wp.float64)  # [L] joint coordinate at rest
     spring_reference: wp.array(dtype=wp.float64)
     armature: wp.array(dtype=wp.float64)
@@ -55,6 +53,10 @@ class Tree:
     limit_stiffness: wp.array(dtype=wp.float64)
     dof_parent: wp.array(dtype=int)  # [V]
     dof_depth: wp.array(dtype=int)  # [V] number of ancestors
+    part_link: wp.array(dtype=int)  # [B] the link that a part belongs to
+    mass_column: wp.array(dtype=int)  # [B] in the parameters
+    com: wp.array(dtype=wp.vec3d)  # [B] in the link
+    inertia: wp.array(dtype=wp.mat33d)  # [B] per kilogram, about the centre of mass, in link axes
     row_start: wp.array(dtype=int)  # [V] of the packed factor: row d holds its ancestors, then itself
 
 
@@ -168,8 +170,8 @@ def rotation_of(q: wp.vec4d) -> wp.mat33d:
 
 
 @wp.func
-def put_inertia(link: Link, mass: wp.float64, com: wp.vec3d, per_mass: wp.mat33d) -> Link:
-    """Store the link with its inertia in world axes; com and inertia in link axes."""
+def put_part(link: Link, mass: wp.float64, com: wp.vec3d, per_mass: wp.mat33d) -> Link:
+    """Return the link with the mass and inertia of a part alone, in world axes; com and inertia in link axes."""
     link.mass = mass
     link.com = link.position + link.rotation * com
     link.inertia = mass * (link.rotation * per_mass * wp.transpose(link.rotation))
@@ -177,12 +179,14 @@ def put_inertia(link: Link, mass: wp.float64, com: wp.vec3d, per_mass: wp.mat33d
 
 
 @wp.func
-def link_mass(tree: Tree, parameters: wp.array2d(dtype=wp.float64), given: int, i: int) -> wp.float64:
-    """Return the mass of link i [kg]."""
-    mass = ZERO
-    if tree.mass_column[i] >= 0:
-        mass = parameters[given, tree.mass_column[i]]
-    return mass
+def joined(link: Link, part: Link) -> Link:
+    """Return the link with the mass and inertia of a part in addition to its own."""
+    total = link.mass + part.mass
+    reduced = link.mass * part.mass / total
+    link.inertia = link.inertia + about(reduced, part.com - link.com, part.inertia)
+    link.com = (link.mass * link.com + part.mass * part.com) / total
+    link.mass = total
+    return link
 
 
 @wp.func
@@ -203,7 +207,6 @@ def place_links(
         omega = root.rotation * read_vec3(memo, row, stage, tree.configuration + 3)
         root.velocity = spatial(omega, read_vec3(memo, row, stage, tree.configuration))
     root.acceleration = spatial(wp.vec3d(), wp.vec3d(ZERO, ZERO, parameters[given, 0]))
-    root = put_inertia(root, link_mass(tree, parameters, given, 0), tree.com[0], tree.inertia[0])
     links[row, 0] = root
     first_angle = tree.configuration - (tree.links - 1) - 1
     first_rate = tree.configuration + tree.base - 1
@@ -222,7 +225,11 @@ def place_links(
             link.axis = spatial(wp.vec3d(), axis)
         link.velocity = up.velocity + rate * link.axis
         link.acceleration = up.acceleration + rate * motion_cross(up.velocity, link.axis)
-        links[row, i] = put_inertia(link, link_mass(tree, parameters, given, i), tree.com[i], tree.inertia[i])
+        links[row, i] = link
+    for b in range(tree.parts):
+        link = links[row, tree.part_link[b]]
+        part = put_part(link, parameters[given, tree.mass_column[b]], tree.com[b], tree.inertia[b])
+        links[row, tree.part_link[b]] = joined(link, part)
 
 
 @wp.func

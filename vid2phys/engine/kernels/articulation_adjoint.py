@@ -15,9 +15,11 @@ from vid2phys.engine.kernels.articulation import (
     Tree,
     force_cross,
     limit_stiffness,
+    link_force,
     momentum,
     motion_cross,
     place_links,
+    put_part,
     read_quat,
     read_vec3,
     solve,
@@ -59,11 +61,11 @@ def cotangent(link: Link, trial: wp.spatial_vectord) -> Cotangent:
 
 @wp.func
 def add_mass_adjoint(
-    tree: Tree, link: Link, c: Cotangent, given: int, i: int, adj_parameters: wp.array2d(dtype=wp.float64)
+    tree: Tree, link: Link, trial: wp.spatial_vectord, given: int, b: int, adj_parameters: wp.array2d(dtype=wp.float64)
 ):
-    """Add the adjoint of the mass: the force is proportional to the mass, since the inertia scales along."""
-    if tree.mass_column[i] >= 0:
-        wp.atomic_add(adj_parameters, given, tree.mass_column[i], -wp.dot(c.trial, c.of_trial) / link.mass)
+    """Add the adjoint of a part's mass: its force is proportional to its mass, since the inertia scales along."""
+    part = put_part(link, wp.float64(1.0), tree.com[b], tree.inertia[b])
+    wp.atomic_add(adj_parameters, given, tree.mass_column[b], -wp.dot(trial, link_force(part, part.acceleration)))
 
 
 @wp.func
@@ -211,7 +213,6 @@ def stage_adjoint(
     root = base_outwards(tree, memo, row, stage, mu, links[row, 0])
     links[row, 0] = root
     cotangents[row, 0] = cotangent(root, root.axis)
-    add_mass_adjoint(tree, root, cotangents[row, 0], given, 0, adj_parameters)
     for i in range(1, tree.links):
         link, up = links[row, i], links[row, tree.parent[i]]
         d = tree.base + i - 1
@@ -220,7 +221,9 @@ def stage_adjoint(
         links[row, i] = link
         c = cotangent(link, cotangents[row, tree.parent[i]].trial + memo[row, stage, mu + d] * link.axis)
         cotangents[row, i] = c
-        add_mass_adjoint(tree, link, c, given, i, adj_parameters)
+    for b in range(tree.parts):
+        i = tree.part_link[b]
+        add_mass_adjoint(tree, links[row, i], cotangents[row, i].trial, given, b, adj_parameters)
     for r in range(joints):
         joint_inwards(
             tree,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from vid2phys import geometry
 from vid2phys.engine.system import Capabilities, Integrator, System
 from vid2phys.engine.systems._rigid import FRAMES
+from vid2phys.errors import UsageError
 from vid2phys.io.robot import Robot
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -18,12 +20,14 @@ _LIMIT_RATE = 300.0  # rad/s, the frequency of a joint against its stop
 _WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
 _FASTEST_SAMPLE = {"revolute": 4.0, "prismatic": 1.0}  # rad/s, m/s
 _REMEMBERED = 4
+PAYLOAD = "payload_mass"  # the mass of the part that carries no other, where a user calls it so
 _EXCITED_BY = {
     "gravity": "swings of links whose stiffness is known",
     "stiffness": "swings of the joint, with known masses",
     "damping": "swings of the joint that die away",
     "friction": "slow motion of the joint, in which dry friction outweighs damping",
-    "mass": "recorded torques, or gravity against a known stiffness",
+    "mass": "recorded torques, gravity against a known stiffness, or another link whose mass is given",
+    "payload": "swings of a robot whose other masses are given, or recorded torques",
 }
 _FINER = 1e3  # trimesh takes distances as equal whose squares differ by less than 1e-8: that is 0.1 mm in metres
 _BASE_STATES = (
@@ -73,9 +77,14 @@ class JointTree(System):
         self.control_groups = (*joint_groups, *("torque",) * count, *base)
         self._base = 6 if free else 0
         self._configuration = count + (7 if free else 0)
-        self._heavy = np.flatnonzero((robot.masses > 0.0) & ((np.arange(count + 1) > 0) | free))
+        self._payload: str | None = None  # the part whose mass is `PAYLOAD`
+        self._parts = [part for part in robot.parts if part.link > 0 or free]
+        self._part_links = np.array([part.link for part in self._parts], dtype=np.int64)
+        self._part_coms = np.array([part.com for part in self._parts]).reshape(-1, 3)
         self._matrix_per_mass = self._rest_matrices()
-        effective = 1.0 / np.diag(np.linalg.inv(self._mass_matrix(robot.masses)))[self._base :]
+        effective = (
+            1.0 / np.diag(np.linalg.inv(self._mass_matrix(np.array([part.mass for part in self._parts]))))[self._base :]
+        )
         self._limit_stiffness = _LIMIT_RATE**2 * effective
         self._trees: dict[str, Any] = {}
         self._scratch: dict[str, Any] = {}
@@ -90,16 +99,39 @@ class JointTree(System):
             purpose="links on joints, driven by torques",
             observed_as="joints" if seen else None,
             reason=f"{reason}: the tracker estimates the joints of a body with a mesh on a fixed base",
-            inertial=("mass", "stiffness", "damping", "friction"),
+            inertial=("mass", "payload", "stiffness", "damping", "friction"),
             scene=("gravity",),
             excited_by=_EXCITED_BY,
+            groups=self._groups(),
         )
+
+    def _groups(self) -> dict[str, tuple[str, ...]]:
+        """Return the names that stand for several parameters."""
+        each = {f"joint_{what}": what for what in ("stiffness", "damping", "friction")}
+        groups = {name: tuple(f"{what}_{group}" for group in self.group_names) for name, what in each.items()}
+        return groups | {"payload": (PAYLOAD,)}
+
+    def called_as(self, names: Collection[str]) -> Self:
+        """Return the system, in which the mass of the end link is `payload_mass` where `names` has this.
+
+        Raises UsageError for a robot with several ends, of which none is called `payload`.
+        """
+        if PAYLOAD not in names:
+            return self
+        ends = [part.name for part in self._parts if part.is_end]
+        chosen = [name for name in ends if name == "payload"] or ends
+        if len(chosen) != 1:
+            got = f"{PAYLOAD} of '{self.robot.name}', which ends in {', '.join(ends)}"
+            raise UsageError(got, "a robot with a single end", f"name the link: mass_{ends[0]}")
+        named = copy(self)
+        named._payload = chosen[0]
+        return named
 
     def parameters(self) -> Parameters:
         """Return the gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every
-        link.
+        body of the file.
 
-        Defaults are the robot's. A link's inertia scales with its mass.
+        Defaults are the robot's. A body's inertia scales with its mass.
         """
         robot = self.robot
         items = [Parameter("gravity", "m/s^2", robot.gravity, 0.0, 30.0)]
@@ -114,9 +146,9 @@ class JointTree(System):
                 revolute = robot.joint_types[joint] == "revolute"
                 unit = ("N m" if revolute else "N") + per.format("rad" if revolute else "m")
                 items.append(Parameter(f"{what}_{name}", unit, float(values[joint]), 0.0, 1e6))
-        for link in self._heavy:
-            mass = float(robot.masses[link])
-            items.append(Parameter(f"mass_{robot.link_names[link]}", "kg", mass, 1e-3 * mass, 1e3 * mass, "log"))
+        for part in self._parts:
+            name = PAYLOAD if part.name == self._payload else f"mass_{part.name}"
+            items.append(Parameter(name, "kg", part.mass, 1e-3 * part.mass, 1e3 * part.mass, "log"))
         return Parameters(tuple(items))
 
     def retract(self, states: Array, tangent: Array) -> Array:
@@ -285,11 +317,11 @@ class JointTree(System):
         count = len(robot.joint_names)
         rest = self.rest_state()
         turned, placed = self.frames(rest)
-        coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
+        coms = self._placed_coms(turned, placed)
         stiffness = values[1 : 1 + len(self.group_names)][self._group]
         controls[:count] = stiffness * (rest[:count] - robot.spring_reference)
         lift = values[0] * self._masses(values)[:, None] * np.array([0.0, 0.0, 1.0])
-        moves = self.ancestry()
+        moves = self.ancestry()[self._part_links]
         for i in range(1, count + 1):
             axis = turned[i] @ robot.axes[i]
             velocity = np.cross(axis, coms - placed[i]) if self._revolute[i] else np.broadcast_to(axis, coms.shape)
@@ -310,10 +342,12 @@ class JointTree(System):
         return moves
 
     def _masses(self, parameters: Array) -> Array:
-        """Return the mass of every link [L] for one vector of parameters."""
-        masses = np.zeros(len(self.robot.masses))
-        masses[self._heavy] = parameters[1 + 3 * len(self.group_names) :]
-        return masses
+        """Return the mass of every part [B] for one vector of parameters."""
+        return parameters[1 + 3 * len(self.group_names) :]
+
+    def _placed_coms(self, turned: Array, placed: Array) -> Array:
+        """Return the centre of mass of every part [B, 3] in the world, from the frames of the links."""
+        return placed[self._part_links] + np.einsum("bij,bj->bi", turned[self._part_links], self._part_coms)
 
     def frames(self, states: Array) -> tuple[Array, Array]:
         """Return the rotation [..., L, 3, 3] and position [..., L, 3] of every link in the world."""
@@ -360,21 +394,21 @@ class JointTree(System):
         return links
 
     def _mass_matrix(self, masses: Array) -> Array:
-        """Return the mass matrix [V, V] at rest for link masses [L]."""
+        """Return the mass matrix [V, V] at rest for masses [B] of the parts."""
         armature = np.concatenate([np.zeros(self._base), self.robot.armature])
         return np.tensordot(masses, self._matrix_per_mass, 1) + np.diag(armature)
 
     def _rest_matrices(self) -> Array:
-        """Return the mass matrix at rest that each link gives per kilogram, [L, V, V]."""
+        """Return the mass matrix at rest that each part gives per kilogram, [B, V, V]."""
         robot = self.robot
         turned, placed = self.frames(self.drawn_state())
-        coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
-        inertias = turned @ self._inertia_per_mass() @ np.swapaxes(turned, 1, 2)
-        moves, size = self.ancestry(), self._base + len(robot.joint_names)
+        coms, axes = self._placed_coms(turned, placed), turned[self._part_links]
+        inertias = axes @ self._inertia_per_mass() @ np.swapaxes(axes, 1, 2)
+        moves, size = self.ancestry()[self._part_links], self._base + len(robot.joint_names)
         linear, angular = np.zeros((len(coms), 3, size)), np.zeros((len(coms), 3, size))
         if self._base:
             linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -geometry.skew(coms), np.eye(3)
-        for i in range(1, len(coms)):
+        for i in range(1, len(robot.parents)):
             axis, column = turned[i] @ robot.axes[i], self._base + i - 1
             if self._revolute[i]:
                 angular[moves[:, i], :, column] = axis
@@ -385,9 +419,8 @@ class JointTree(System):
         return np.asarray(np.einsum("lia,lib->lab", linear, linear) + turning)
 
     def _inertia_per_mass(self) -> Array:
-        """Return [L, 3, 3] m^2, zero for links without mass."""
-        masses = self.robot.masses
-        return self.robot.inertias / np.where(masses > 0.0, masses, 1.0)[:, None, None]
+        """Return [B, 3, 3] m^2."""
+        return np.array([part.inertia / part.mass for part in self._parts]).reshape(-1, 3, 3)
 
     def _constants(self) -> dict[str, Any]:
         """Return the fields of the kernels' `Tree`, in NumPy."""
@@ -401,24 +434,24 @@ class JointTree(System):
             "upper": robot.upper,
             "limit_stiffness": self._limit_stiffness,
         }
-        columns = np.full(count + 1, -1)
-        columns[self._heavy] = 1 + 3 * len(self.group_names) + np.arange(len(self._heavy))
         dof_parent = [*range(-1, base - 1), *(base + int(p) - 1 for p in robot.parents[1:])]
         depth: list[int] = []
         for parent in dof_parent:
             depth.append(0 if parent < 0 else depth[parent] + 1)
         return {
             "links": count + 1,
+            "parts": len(self._parts),
             "base": base,
             "configuration": self._configuration,
             "groups": len(self.group_names),
             "parent": robot.parents,
             "revolute": self._revolute.astype(int),
-            "mass_column": columns,
+            "part_link": self._part_links,
+            "mass_column": 1 + 3 * len(self.group_names) + np.arange(len(self._parts)),
             "offset": robot.offsets,
             "turned": robot.rotations,
             "axis": robot.axes,
-            "com": robot.coms,
+            "com": self._part_coms,
             "inertia": self._inertia_per_mass(),
             **{name: np.concatenate([[0], values]) for name, values in per_joint.items()},
             "dof_parent": np.array(dof_parent),

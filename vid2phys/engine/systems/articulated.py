@@ -79,7 +79,8 @@ class Articulated(JointTree):
     @property
     def capabilities(self) -> Capabilities:
         """See `System.capabilities`."""
-        return replace(super().capabilities, purpose="a robot of revolute and prismatic joints, from URDF or MJCF")
+        purpose = "a robot of revolute and prismatic joints, from URDF or MJCF"
+        return replace(super().capabilities, purpose=purpose, balanced=False)
 
 
 def from_file(path: str | Path, units: str = "m") -> Articulated:

@@ -167,7 +167,7 @@ def _track(
     correlation_s = np.full(size, config.correlation_s)
     own = np.asarray(config.independent_share**2 * covariance, dtype=float)
     measured = ConfigurationMeasurement(at, own, columns, correlation_s, np.ones(len(rows), bool), "silhouette")
-    nothing = _observation_of_nothing(times_s, body, correlation_s)
+    nothing = observation_of_nothing(times_s, body, correlation_s)
     configurations, covariances = np.full((count, size), np.nan), np.full((count, size, size), np.nan)
     configurations[rows], covariances[rows] = at, covariance
     quality = np.array([0.0 if fit is None else fit.overlap for fit in found])
@@ -197,7 +197,7 @@ def jump_notes(times_s: Array, configurations: Array, body: ArticulatedBody, lea
     )
 
 
-def _observation_of_nothing(times_s: Array, body: ArticulatedBody, correlation_s: Array) -> Observation:
+def observation_of_nothing(times_s: Array, body: ArticulatedBody, correlation_s: Array) -> Observation:
     """Return an observation in which no keypoint is visible."""
     count, points, size = len(times_s), len(body.points_body), len(correlation_s)
     return Observation(
@@ -282,16 +282,21 @@ class SilhouetteTracker:
         self._report(0.95)
         return self._joined(self._with_adjacent(candidates, self._joined(candidates)))
 
+    def searched_anchors(self, count: int) -> dict[int, list[Fit]]:
+        """Return the fits of some frames that are searched by themselves, by frame; empty where the body is lost."""
+        self.foreground = Foreground.of(self.frames)
+        return self._teach(count)
+
     def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
         """Return frames to search: in each stretch of the clip the one that is explained worst."""
         stretch = self.config.stretch
         nats = np.array([-np.inf if fit is None else fit.nats for fit in found])
         return [k + int(np.argmin(nats[k : k + stretch])) for k in range(0, len(found), stretch)]
 
-    def _teach(self) -> dict[int, list[Fit]]:
+    def _teach(self, count: int | None = None) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
         known, found = self.foreground.rows, dict[int, list[Fit]]()
-        rows = known[evenly(len(known), self.config.taught_frames + 2)[1:-1]].tolist()
+        rows = known[evenly(len(known), (count or self.config.taught_frames) + 2)[1:-1]].tolist()
         for share in self.config.taught_shares:
             found = {i: fits for i, fits in self._searched(rows).items() if fits}
             ranked = sorted(found, key=lambda i: -found[i][0].overlap)

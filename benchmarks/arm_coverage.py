@@ -1,0 +1,166 @@
+"""Random arms, moved by MuJoCo and measured with the tracker's error model: how often intervals hold the truth.
+
+    python -m benchmarks.arm_coverage [--cases N]
+
+Serial arms of two or three links with random sizes, masses, joint axes, damping and payload swing from a random start
+for 1.4 s. Joint angles get errors of 0.3 deg: half of their variance is independent, half a Gauss-Markov process of
+0.3 s. The fit is that of `identify --fit joint_damping,payload`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from vid2phys.commands.fit_parameters import named
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.systems.articulated import Articulated
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.io.robot import parse_robot
+from vid2phys.solvers import configuration_shooting, intervals
+from vid2phys.solvers.initialise import local_fit, tricube, window
+from vid2phys.solvers.problem import Problem
+from vid2phys.tracking.articulated.silhouette_tracker import observation_of_nothing
+from vid2phys.types import Actions, Array, ConfigurationMeasurement, Estimate
+
+FPS, FRAMES, STD_RAD, CORRELATION_S = 60.0, 84, np.radians(0.3), 0.3
+STEPS = 60  # of MuJoCo in a frame interval
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A random arm. given: as its file states it; true: as it moved. start: joint angles [D], rad."""
+
+    given: str
+    true: str
+    values: dict[str, float]
+    start: Array
+
+
+def random_arm(rng: np.random.Generator) -> Arm:
+    """Return a random arm; the file states no damping and another payload."""
+    count, values = int(rng.integers(2, 4)), dict[str, float]()
+    payload, given_payload = rng.uniform(0.05, 0.4), 0.1
+    radius, inner = rng.uniform(0.02, 0.035), {"given": "", "true": ""}
+    lengths = rng.uniform(0.12, 0.3, count)
+    for which, mass in (("given", given_payload), ("true", payload)):
+        place = f'pos="0 0 {-lengths[-1]:.5f}"'
+        inner[which] = (
+            f'<body name="payload" {place}><geom type="sphere" size="{radius:.5f}" mass="{mass:.6f}"/></body>'
+        )
+    for i in reversed(range(count)):
+        name, length, mass = f"joint{i + 1}", lengths[i], rng.uniform(0.1, 0.5)
+        tilt, rate = rng.uniform(-0.3, 0.3) * (i > 0), rng.uniform(0.2, 1.0)
+        beyond = float(lengths[i:].sum())
+        damping = rate * (mass + payload) * beyond**2 / 3.0
+        values[f"damping_{name}"] = damping
+        place = f'pos="0 0 {-lengths[i - 1]:.5f}"' if i else 'pos="0 0 0.6"'
+        link = (
+            f'<geom type="box" size="0.014 0.014 {0.5 * length:.5f}" pos="0 0 {-0.5 * length:.5f}" mass="{mass:.6f}"/>'
+        )
+        for which, friction in (("given", 0.0), ("true", damping)):
+            joint = f'<joint name="{name}" axis="{tilt:.4f} 1 0" damping="{friction:.9f}"/>'
+            inner[which] = f'<body name="link{i + 1}" {place}>{joint}{link}{inner[which]}</body>'
+    head = '<mujoco><compiler angle="radian"/><option gravity="0 0 -9.81"/><worldbody>'
+    texts = {which: f"{head}{body}</worldbody></mujoco>" for which, body in inner.items()}
+    start = rng.choice([-1.0, 1.0], count) * rng.uniform(0.4, 1.4, count)
+    return Arm(texts["given"], texts["true"], values | {"payload_mass": payload}, start)
+
+
+def motion(arm: Arm) -> Array:
+    """Return the joint angles [FRAMES, D] by MuJoCo, without contacts."""
+    spec = mujoco.MjSpec.from_string(arm.true)
+    model = spec.compile()
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    model.opt.timestep, model.opt.integrator = 1.0 / (STEPS * FPS), mujoco.mjtIntegrator.mjINT_RK4
+    data = mujoco.MjData(model)
+    data.qpos[:] = arm.start
+    found = []
+    for _ in range(FRAMES):
+        found.append(data.qpos.copy())
+        mujoco.mj_step(model, data, STEPS)
+    return np.array(found)
+
+
+def measured(true: Array, body: JointBody, rng: np.random.Generator) -> tuple[Array, ConfigurationMeasurement]:
+    """Return the times [T] and the measured angles, with errors as their error model states them."""
+    count, size = true.shape
+    times = np.arange(count) / FPS
+    keep = np.exp(-1.0 / (FPS * CORRELATION_S))
+    lasting = np.empty_like(true)
+    lasting[0] = rng.normal(size=size)
+    for t in range(1, count):
+        lasting[t] = keep * lasting[t - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=size)
+    std = np.sqrt(0.5) * STD_RAD
+    at = true + std * (lasting + rng.normal(size=true.shape))
+    own, basis = np.tile(std**2 * np.eye(size), (count, 1, 1)), np.tile(std * np.eye(size), (count, 1, 1))
+    seen = np.ones(count, dtype=bool)
+    return times, ConfigurationMeasurement(at, own, basis, np.full(size, CORRELATION_S), seen, "silhouette")
+
+
+def fitted(arm: Arm, seed: int) -> dict[str, Estimate] | None:
+    """Return the estimates of one arm by name; None where the fit did not converge."""
+    rng = np.random.default_rng(seed)
+    system, fit = named(Articulated(parse_robot(arm.given, Path("arm.xml"))), ("joint_damping", "payload"))
+    assert isinstance(system, Articulated)
+    body = JointBody(system)
+    times, configuration = measured(motion(arm), body, rng)
+    nothing = observation_of_nothing(times, body, np.full(len(body.names), CORRELATION_S))
+    observation = nothing.with_configurations(np.arange(len(times)), configuration)
+    still = Actions(np.zeros(1), np.zeros((1, len(system.action_names))), system.input, system.action_names,
+                    system.action_units)  # fmt: skip
+    parameters = system.parameters().with_free(fit)
+    problem = Problem(system, parameters, observation, np.eye(4), actions=still, priors={}, body=body)
+    near, at = window(times, 0.0), np.asarray(configuration.configuration)
+    start, rates = local_fit(times[near], at[near], tricube(times[near], 0.0))
+    try:
+        solution = configuration_shooting.solve(problem, body, start, rates)
+    except (SimulationError, UsageError):
+        return None
+    if not solution.converged:
+        return None
+    freedom = float(at.size - 2 * len(start) - len(fit))
+    covariance, null = solution.theta_covariance, solution.null_directions
+    found = intervals.estimates(solution.parameters, fit, covariance, null, freedom)
+    return {each.name: each for each in found if each.name in fit}
+
+
+def main() -> None:
+    """Print coverage, share of converged fits and errors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100, help="number of random arms")
+    options = parser.parse_args()
+    began, inside, off, width, lost = (
+        time.monotonic(),
+        list[tuple[str, bool]](),
+        list[float](),
+        list[float](),
+        list[int](),
+    )
+    for seed in range(options.cases):
+        arm = random_arm(np.random.default_rng(1000 + seed))
+        found = fitted(arm, seed)
+        if found is None:
+            lost.append(seed)
+            continue
+        for name, true in arm.values.items():
+            each = found[name]
+            low, high = each.ci95
+            inside.append((name, low <= true <= high))
+            off.append(abs(each.value / true - 1.0))
+            width.append(0.5 * (high - low) / true)
+    print(f"{options.cases} arms, converged {1.0 - len(lost) / options.cases:.0%}, not: {lost}")
+    for kind in ("damping", "payload"):
+        held = [ok for name, ok in inside if name.startswith(kind)]
+        print(f"{kind}: {np.mean(held):.1%} of {len(held)} within their 95 % intervals")
+    print(f"median error {np.median(off):.1%}, median half width {np.median(width):.1%}")
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
