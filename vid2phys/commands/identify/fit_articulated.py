@@ -16,6 +16,7 @@ import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import SURE_QUALITY, enough
+from vid2phys.commands.identify.hinges import unlike_mesh
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.identify.measured_motion import is_measured, measured_motion, unlike
 from vid2phys.commands.identify.reinitialise import Shown, reinitialise
@@ -144,6 +145,7 @@ def _result(
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *unlike(inputs, tracked, solution.states),
+                *unlike_mesh(inputs, found),
                 *misfit,
             ]
         ),
@@ -166,7 +168,10 @@ def _result(
     message = "; ".join(lines)
     joint = intervals.posterior(solution.parameters, found, covariance)
     name, actions = inputs.system.name, inputs.actions
-    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint)
+    derived = intervals.derived(inputs.system.derived, solution.parameters, covariance, freedom)
+    if inputs.on_hinge is not None and inputs.on_hinge.fitted is not None:
+        derived = (*derived, *inputs.on_hinge.fitted.derived())
+    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint, derived=derived)
 
 
 def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:

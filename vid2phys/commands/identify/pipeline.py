@@ -122,7 +122,10 @@ def _tracked(
 def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
+    from vid2phys.commands.identify.hinges import with_hinge
 
+    if inputs.on_hinge is not None:
+        return with_hinge(inputs, track_pose(inputs, config.without, progress), progress)
     found_model = config.model is None and inputs.model is not None
     if not found_model or inputs.body is not None or inputs.camera.moves:
         return inputs, track(inputs, config.without, progress)

@@ -167,7 +167,7 @@ def _track(
     correlation_s = np.full(size, config.correlation_s)
     own = np.asarray(config.independent_share**2 * covariance, dtype=float)
     measured = ConfigurationMeasurement(at, own, columns, correlation_s, np.ones(len(rows), bool), "silhouette")
-    nothing = _observation_of_nothing(times_s, body, correlation_s)
+    nothing = observation_of_nothing(times_s, body, correlation_s)
     configurations, covariances = np.full((count, size), np.nan), np.full((count, size, size), np.nan)
     configurations[rows], covariances[rows] = at, covariance
     quality = np.array([0.0 if fit is None else fit.overlap for fit in found])
@@ -197,7 +197,7 @@ def jump_notes(times_s: Array, configurations: Array, body: ArticulatedBody, lea
     )
 
 
-def _observation_of_nothing(times_s: Array, body: ArticulatedBody, correlation_s: Array) -> Observation:
+def observation_of_nothing(times_s: Array, body: ArticulatedBody, correlation_s: Array) -> Observation:
     """Return an observation in which no keypoint is visible."""
     count, points, size = len(times_s), len(body.points_body), len(correlation_s)
     return Observation(

@@ -1,0 +1,42 @@
+"""Settings of the tracker of a body on a hinge (`hinge_tracker`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class HingeTrackerConfig:
+    """Settings of `track_hinge`."""
+
+    reaches: tuple[float, ...] = (0.12, 0.08, 0.05, 0.03)
+    """Reach of the foreground's lines in each round, as a share of the body's size."""
+    start_frames: int = 24
+    """Number of frames in which starts are compared."""
+    start_rounds: int = 4
+    """Number of rounds of the contour cue for each start."""
+    max_rounds: int = 12
+    """Largest number of rounds in all frames."""
+    still: float = 3e-5
+    """Motion of the poses, in local coordinates, below which nothing moves."""
+    prior_std: tuple[float, ...] = (0.05, 0.05, 0.05, 0.003, 0.003, 0.02)
+    """Standard deviations [6] of a pose in a round, in local coordinates: edges are searched near it."""
+    contour_rounds: int = 2
+    """Rounds of the contour cue in each frame and round."""
+    wider_px: float = 0.5
+    """Standard deviation by which the foreground may look wider than the body, as a whole, px."""
+    robust_sigma: float = 3.0
+    """Disagreement of a frame with the hinge, in standard deviations, beyond which it counts less."""
+    temperature: float = 10.0
+    """Factor by which a frame states too much evidence."""
+    angle_scale: float = 1.0
+    """Ratio of measured to stated errors of angles."""
+    independent_share: float = 0.5
+    """Share of an angle's standard deviation that differs from frame to frame."""
+    correlation_s: float = 0.1
+    """Correlation time of the other errors of angles, s."""
+    lost_overlap: float = 0.35
+    """Overlap of silhouette and foreground below which a frame is lost."""
+
+
+DEFAULTS = HingeTrackerConfig()
