@@ -15,20 +15,24 @@ class HingeTrackerConfig:
     """Number of frames in which starts are compared."""
     start_rounds: int = 4
     """Number of rounds of the contour cue for each start."""
-    max_rounds: int = 12
-    """Largest number of rounds in all frames."""
+    unlike_nats: float = 1.0
+    """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
+    max_rounds: int = 16
+    """Largest number of rounds of the surfaces."""
     still: float = 3e-5
     """Motion of the poses, in local coordinates, below which nothing moves."""
     prior_std: tuple[float, ...] = (0.05, 0.05, 0.05, 0.003, 0.003, 0.02)
     """Standard deviations [6] of a pose in a round, in local coordinates: edges are searched near it."""
-    contour_rounds: int = 2
+    edge_rounds: int = 2
     """Rounds of the contour cue in each frame and round."""
+    fine_frames: int = 48
+    """Number of frames whose surfaces adjust the hinge."""
+    margins_px: tuple[int, ...] = (6, 3, 2)
+    """Least distance of the background from the body, two rounds each, px."""
     wider_px: float = 0.5
     """Standard deviation by which the foreground may look wider than the body, as a whole, px."""
     robust_sigma: float = 3.0
     """Disagreement of a frame with the hinge, in standard deviations, beyond which it counts less."""
-    temperature: float = 10.0
-    """Factor by which a frame states too much evidence."""
     angle_scale: float = 1.0
     """Ratio of measured to stated errors of angles."""
     independent_share: float = 0.5

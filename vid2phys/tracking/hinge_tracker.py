@@ -2,18 +2,20 @@
 
 Purpose: a free track confuses the tilt of a thin body with its distance; on a hinge all frames share both.
 
-Method: bundle adjustment (Triggs et al., "Bundle adjustment", 2000). Each frame states a quadratic model of its pose,
-first by lines across the contour of the foreground (`cues.foreground_edges`), then by the contour cue (`cues.contour`).
-Steps of hinge and angles together (`hinge.adjusted`) alternate with new models until both stand. Several starts are
-followed in some frames, and the evidence of the images chooses.
+Method: bundle adjustment (Triggs et al., "Bundle adjustment", 2000). Each frame states a quadratic model of its pose:
+by lines across the contour of the foreground (`cues.foreground_edges`), by the contour cue (`cues.contour`), at last by
+the colours of the surfaces (`cues.surfaces`). Steps of hinge and angles together (`hinge.adjusted`) alternate with new
+models until both stand. Several starts are followed in some frames, and the evidence of the surfaces chooses.
 
 Limits: a static camera; the body is on one fixed hinge in all frames that are tracked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,7 @@ from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, pose_model
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts
@@ -37,6 +40,9 @@ from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
+PoseCue: TypeAlias = Callable[[int, Pose], PoseModel | None]
+"""From a frame's index and a pose to what the frame states about it; None for nothing."""
+NOTHING = PoseModel(np.zeros((6, 6)), np.zeros(6), 0.0)
 _ROBUST_LINE = 2.0  # standard deviations
 
 
@@ -91,11 +97,18 @@ def track_hinge(
     some = evenly(len(frames), config.start_frames)
     tried = []
     for number, start in enumerate(every):
-        tried.append((start, *images.compared(start, some)))
+        tried.append(images.compared(start, some))
         report(0.4 * (number + 1) / len(every))
-    start, hinge, _ = max(tried, key=lambda each: each[2])
-    found = images.adjusted(hinge, start.angles, lambda share: report(0.4 + 0.6 * share))
-    return replace(found, agreement=start.agreement)
+    best = max(tried, key=lambda each: each.gain).start
+    return images.adjusted(best, lambda share: report(0.4 + 0.6 * share))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A start that some frames have refined, and the evidence of these frames, nats."""
+
+    start: HingeStart
+    gain: float
 
 
 def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:
@@ -125,45 +138,65 @@ class HingeImages:
                 masks[i] = mask
         return HingeImages(frames, camera, Solid.of(mesh), foreground.learned(masks), config)
 
-    def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> tuple[Hinge, float]:
-        """Return the hinge that a start leads to in some frames, and the evidence of these frames, nats."""
-        hinge, angles = start.hinge, start.angles[rows]
-        seen = [self._seen(i) for i in rows.tolist()]
-        for reach in self.config.reaches:
-            step = adjusted(hinge, angles, *self._models(seen, hinge.poses(angles), reach), most=0.3)
-            hinge, angles = step.hinge, step.angles
-        for _ in range(self.config.start_rounds):
-            step = adjusted(hinge, angles, *self._models(seen, hinge.poses(angles), None), most=0.1)
-            hinge, angles = step.hinge, step.angles
-        poses = hinge.poses(angles)
-        nats = list(side_by_side(lambda k: seen[k].judged(poses[k], None).nats, range(len(seen))))
-        return hinge, float(np.maximum(nats, 0.0).sum()) / self.config.temperature
+    def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        """Return what a start leads to in some frames, by the surfaces at once or by its edges first."""
+        return max(self._finer(start, rows), self._by_edges(start, rows), key=lambda each: each.gain)
 
-    def adjusted(self, hinge: Hinge, angles: Array, report: Callable[[float], None]) -> HingeTrack:
-        """Fit hinge and angles to all frames, until neither moves."""
-        config, rows = self.config, range(len(self.frames))
-        seen = [self._seen(i) for i in rows]
-        for reach in config.reaches[-2:]:
-            angles = self._turned(hinge, angles, self._models(seen, hinge.poses(angles), reach))
-        for k in range(config.max_rounds):
-            models = self._models(seen, hinge.poses(angles), None)
-            step = adjusted(hinge, angles, *models, most=0.1)
-            hinge, angles = step.hinge, step.angles
-            report((k + 1) / config.max_rounds)
-            if step.moved < config.still:
-                break
+    def _by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        hinge, angles = start.hinge, start.angles[rows]
+        for reach in self.config.reaches:
+            hinge, angles, _ = self._round(hinge, angles, rows, partial(self._by_foreground, reach=reach), 0.3)
+        for _ in range(self.config.start_rounds):
+            hinge, angles, _ = self._round(hinge, angles, rows, self._by_contour, 0.1)
+        later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
+        return self._finer(HingeStart(hinge, start.angles + later, start.agreement), rows)
+
+    def _finer(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        """Return the hinge that the surfaces in some frames lead to from a start, and their evidence."""
+        hinge, angles = start.hinge, start.angles[rows]
+        cue = self._cue_of_surfaces(rows, hinge.poses(angles), self.config.margins_px[0])
+        for _ in range(self.config.start_rounds):
+            hinge, angles, _ = self._round(hinge, angles, rows, cue, 0.1)
         poses = hinge.poses(angles)
-        information, pull = self._models(seen, poses, None)
-        step = adjusted(hinge, angles, information, pull)
-        overlap = np.array(list(side_by_side(lambda i: seen[i].judged(poses[i], None).overlap, rows)))
+        gain = sum(found.gain for k, i in enumerate(rows.tolist()) if (found := cue(i, poses[k])) is not None)
+        later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
+        return Candidate(HingeStart(hinge, start.angles + later, start.agreement), gain)
+
+    def adjusted(self, start: HingeStart, report: Callable[[float], None]) -> HingeTrack:
+        """Fit hinge and angles to all frames, until neither moves."""
+        config, every = self.config, np.arange(len(self.frames))
+        hinge, angles = start.hinge, start.angles
+        rows = evenly(len(self.frames), config.fine_frames)
+        some, cue = angles[rows], None
+        for k in range(config.max_rounds):
+            if k < 2 * len(config.margins_px) and k % 2 == 0:
+                cue = self._cue_of_surfaces(rows, hinge.poses(some), config.margins_px[k // 2])
+            hinge, some, moved = self._round(hinge, some, rows, cue, 0.1)
+            report(0.8 * (k + 1) / config.max_rounds)
+            if moved < config.still and k >= 2 * len(config.margins_px):
+                break
+        angles = angles + np.interp(every, rows, some - angles[rows])
+        for _ in range(2):
+            angles = self._turned(hinge, angles, every, cue)
+        poses = hinge.poses(angles)
+        information, pull = self._models(every, poses, cue)
+        overlap = np.array(list(side_by_side(lambda i: self._seen(i).judged(poses[i], None).overlap, every.tolist())))
         off = _best(information, pull)
         misfit = np.sqrt(np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1])
         tracked = (overlap > config.lost_overlap) & (np.trace(information, axis1=1, axis2=2) > 0.0)
-        return HingeTrack(step, tracked, overlap, misfit, off, 0.0)
+        return HingeTrack(adjusted(hinge, angles, information, pull), tracked, overlap, misfit, off, start.agreement)
 
-    def _turned(self, hinge: Hinge, angles: Array, models: tuple[Array, Array]) -> Array:
-        """Return angles [T] after a step on a known hinge."""
-        slope, (information, pull) = hinge.slopes(angles)[..., -1], models
+    def _round(
+        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, most: float
+    ) -> tuple[Hinge, Array, float]:
+        """Return hinge and angles [n] of some frames after a step, and how far it moved the poses."""
+        step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=most)
+        return step.hinge, step.angles, step.moved
+
+    def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> Array:
+        """Return angles [n] of some frames after a step on a known hinge."""
+        information, pull = self._models(rows, hinge.poses(angles), cue)
+        slope = hinge.slopes(angles)[..., -1]
         curvature = np.einsum("ti,tij,tj->t", slope, information, slope)
         return np.asarray(angles + np.clip((slope * pull).sum(axis=-1) / np.maximum(curvature, 1e-9), -0.3, 0.3))
 
@@ -171,27 +204,35 @@ class HingeImages:
         frame = self.frames[i]
         return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
 
-    def _models(self, seen: Sequence[FrameForeground], poses: Pose, reach: float | None) -> tuple[Array, Array]:
-        """Return information [T, 6, 6] and pull [T, 6] of frames about poses [T]; zero where a frame has no edges.
+    def _models(self, rows: NDArray[np.int64], poses: Pose, cue: PoseCue) -> tuple[Array, Array]:
+        """Return information [n, 6, 6] and pull [n, 6] of frames about poses [n]; zero where a frame states nothing.
 
-        reach: of the foreground's lines; None for the contour cue.
+        Frames that disagree with the hinge count less.
         """
 
-        def model(k: int) -> tuple[Array, Array]:
-            pose = poses[k]
-            found = self._by_contour(seen[k], pose) if reach is None else self._by_foreground(seen[k], pose, reach)
-            return found or (np.zeros((6, 6)), np.zeros(6))
-
-        each = list(side_by_side(model, range(len(seen))))
-        information, pull = np.stack([a for a, _ in each]), np.stack([b for _, b in each])
+        each = list(side_by_side(lambda k: cue(int(rows[k]), poses[k]) or NOTHING, range(len(rows))))
+        information, pull = np.stack([found.information for found in each]), np.stack([found.pull for found in each])
         off = _best(information, pull)
         squares = np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1]
         usual = max(float(np.median(squares)), 1e-12)
         weight = 1.0 / (1.0 + squares / (usual * self.config.robust_sigma**2))
         return weight[:, None, None] * information, weight[:, None] * pull
 
-    def _by_foreground(self, seen: FrameForeground, pose: Pose, reach: float) -> tuple[Array, Array] | None:
-        config, mesh = seen.config, self.solid.mesh
+    def _cue_of_surfaces(self, rows: NDArray[np.int64], poses: Pose, margin_px: int) -> PoseCue:
+        """Return the cue of surfaces before the background that some frames show beside the body at poses [n]."""
+        shown = [self.frames[i] for i in rows.tolist()]
+        unlike = [self.foreground.log_ratio(frame) < -self.config.unlike_nats for frame in shown]
+        backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
+
+        def cue(i: int, pose: Pose) -> PoseModel | None:
+            return pose_model(self.frames[i], backdrop, self.camera, self.solid, pose)
+
+        return cue
+
+    def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
+        """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""
+        seen, mesh = self._seen(i), self.solid.mesh
+        config = seen.config
         drawing = draw(pose.apply(mesh.vertices), mesh.faces)
         contour = None if drawing is None else occluding_contour(drawing, self.camera)
         if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
@@ -207,17 +248,18 @@ class HingeImages:
         gradient, hessian = gradient / same, hessian / same
         wider = hessian[6, 6] + self.config.wider_px**-2.0
         by_width = hessian[:6, 6] / wider
-        return hessian[:6, :6] - np.outer(by_width, hessian[6, :6]), by_width * gradient[6] - gradient[:6]
+        information = hessian[:6, :6] - np.outer(by_width, hessian[6, :6])
+        return PoseModel(information, by_width * gradient[6] - gradient[:6], 0.0)
 
-    def _by_contour(self, seen: FrameForeground, pose: Pose) -> tuple[Array, Array] | None:
+    def _by_contour(self, i: int, pose: Pose) -> PoseModel | None:
         """Return what the contour cue states about a pose, without the prior that keeps its search near."""
         prior = np.diag(np.array(self.config.prior_std) ** -2.0)
-        settings = replace(CONTOUR_DEFAULTS, max_rounds=self.config.contour_rounds)
-        found = fit_contour(seen.frame, self.camera, self.solid, pose, prior=prior, config=settings)
+        settings = replace(CONTOUR_DEFAULTS, max_rounds=self.config.edge_rounds)
+        found = fit_contour(self.frames[i], self.camera, self.solid, pose, prior=prior, config=settings)
         if found is None:
             return None
         information = found.information / found.overconfidence
-        return information, (information + prior) @ pose.step_to(found.pose)
+        return PoseModel(information, (information + prior) @ pose.step_to(found.pose), 0.0)
 
 
 def _best(information: Array, pull: Array) -> Array:
