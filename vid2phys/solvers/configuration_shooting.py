@@ -39,7 +39,7 @@ from vid2phys.types import Array, Parameters
 
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
 _STEP = 1e-3  # of differences: in spreads of the configuration, and of the parameters' solver coordinates
-_SHARES = (0.1, 0.25, 0.5, 1.0)
+SHARES = (0.1, 0.25, 0.5, 1.0)  # of a clip, that are fitted one after another
 _TOLERANCE = 1e-5
 _ROUNDS = 3  # of descents to the clip as a whole; each weights points by the motion of the one before
 _MOST_HALVINGS = 4  # of integration steps, where a motion cannot be computed
@@ -82,6 +82,7 @@ class _Setup:
     count: Array  # [F] numbers that were measured, at least 1
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
+    step: Array  # [U] of differences, in units of `scale`; smaller than the prior of a parameter
     whole: ClipResiduals | None = None  # residuals of the clip as a whole, None for single frames
 
 
@@ -110,7 +111,7 @@ def solve_clips(
     starts: Sequence[Array],
     *,
     iterations: int = 25,
-    shares: Sequence[float] = _SHARES,
+    shares: Sequence[float] = SHARES,
 ) -> list[ConfigurationSolution]:
     """Fit configurations, rates and the parameters that all clips of a body share.
 
@@ -182,11 +183,13 @@ def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
         raise UsageError("no actions", "what drives the body", "give --actions")
     problem = replace(problem, body=body)
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    free = len(problem.parameters.free_indices)
-    scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(free)])
+    priors, names = problem.priors, problem.parameters.free_names
+    scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(len(names))])
+    spread = [min(1.0, priors[name][1]) if name in priors else 1.0 for name in names]
+    step = _STEP * np.concatenate([np.ones(2 * len(body.rest)), spread])
     controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     count = np.maximum(Errors.of(problem.observation).used.sum(axis=1), 1.0)
-    return _Setup(problem, body, knots, controls, whitening(problem), count, substeps, scale)
+    return _Setup(problem, body, knots, controls, whitening(problem), count, substeps, scale, step)
 
 
 def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
@@ -291,10 +294,10 @@ class _Part:
 
 def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     frames = _frames(setup, share)
-    moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
+    moved = np.concatenate([unknowns[None], unknowns + np.diag(setup.step * setup.scale)])
     states = _rollouts(setup, moved, frames)
     white = _white(setup, moved, states, frames)
-    slope = (white[1:] - white[:1]) / _STEP
+    slope = (white[1:] - white[:1]) / setup.step[:, None, None]
     weights, cost = _weights(setup, white[0], frames)
     prior = np.zeros(len(unknowns))
     prior[: 2 * len(setup.body.rest)] = 1.0
@@ -304,7 +307,9 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     squares = float((weights[:, None] * white[0] ** 2).sum())
     count = float(setup.count[:frames].sum() if setup.whole is None else white.shape[-1])
     cost += 0.5 * float((off**2).sum())
-    return _Part(cost, gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
+    return _Part(
+        cost, gradient, information, states[0], (states[1:] - states[:1]) / setup.step[:, None, None], squares, count
+    )
 
 
 def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> Dense:

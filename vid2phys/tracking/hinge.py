@@ -212,7 +212,7 @@ def _distinct(
 
 def _apart(a: Hinge, b: Hinge) -> float:
     """Return the angle between the axes of two hinges before the camera, rad."""
-    return float(np.arccos(min(1.0, abs((a.place.rotation @ a.axis) @ (b.place.rotation @ b.axis)))))
+    return float(np.arccos(min(1.0, abs(float((a.place.rotation @ a.axis) @ (b.place.rotation @ b.axis))))))
 
 
 @dataclass(frozen=True)

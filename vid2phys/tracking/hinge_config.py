@@ -33,9 +33,11 @@ class HingeTrackerConfig:
     """Standard deviation by which the foreground may look wider than the body, as a whole, px."""
     robust_sigma: float = 3.0
     """Disagreement of a frame with the hinge, in standard deviations, beyond which it counts less."""
-    angle_scale: float = 1.0
-    """Ratio of measured to stated errors of angles."""
-    independent_share: float = 0.5
+    angle_scale: float = 20.0
+    """Ratio of measured to stated errors of angles: pixels, codec and shading err alike along an edge."""
+    hinge_scale: float = 40.0
+    """Ratio of measured to stated errors of the hinge, which no number of frames averages out."""
+    independent_share: float = 0.7
     """Share of an angle's standard deviation that differs from frame to frame."""
     correlation_s: float = 0.1
     """Correlation time of the other errors of angles, s."""

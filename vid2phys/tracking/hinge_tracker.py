@@ -167,7 +167,8 @@ class HingeImages:
         config, every = self.config, np.arange(len(self.frames))
         hinge, angles = start.hinge, start.angles
         rows = evenly(len(self.frames), config.fine_frames)
-        some, cue = angles[rows], None
+        some = angles[rows]
+        cue: PoseCue = self._by_contour
         for k in range(config.max_rounds):
             if k < 2 * len(config.margins_px) and k % 2 == 0:
                 cue = self._cue_of_surfaces(rows, hinge.poses(some), config.margins_px[k // 2])

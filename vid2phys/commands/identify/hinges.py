@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.geometry import Pose
     from vid2phys.io.mesh import MassProperties
+    from vid2phys.solvers.problem import Problem
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.tracking.hinge import Adjustment, Hinge
     from vid2phys.tracking.hinge_tracker import HingeTrack
@@ -48,6 +49,7 @@ _VERTICAL_STD = 0.005  # rad: how well the camera's pose knows the vertical, and
 _LASTING_S = 1e9  # correlation time of errors that last for the whole clip
 _STEP = 1e-5
 LEAST_FRAMES = 8
+_BEGIN = 0.01  # of the spread of friction: where a fit of it begins
 _STEEP = np.radians(80.0)  # tilt of an axis beyond which gravity hardly makes a body swing
 _FAR_OFF = 3.0  # standard deviations between the length that the motion shows and that of the mesh
 _STILL = np.radians(3.0)  # range of angles below which nothing swings
@@ -128,10 +130,12 @@ def _known(
 ) -> Known:
     """Return the parameters: as given, of the mesh about the axis, and of the hinge.
 
-    The hinge's length is the prior of the length, which is fitted as a nuisance unless the user gave one.
+    The hinge's length is the prior of the length. What is usually fitted is a nuisance where it is not asked for.
     """
     from vid2phys.commands.fit_parameters import articulated_parameters
+    from vid2phys.engine.movable.hinged import Swinging
 
+    assert isinstance(system, Swinging)
     values, notes = dict(given), list[str]()
     if "mass" not in (*given, *fit, *priors.means):
         values["mass"] = 1.0
@@ -143,17 +147,21 @@ def _known(
             notes.append("inertia of the mesh at uniform density; give --set inertia=... to do better")
         values.setdefault("length", hinge.hanging.length)
         values.setdefault("axis_tilt", hinge.hanging.tilt)
+        begun = system.parameters().with_values(values).vector
+        values |= {name: _BEGIN * size for name, size in system.spreads(begun).items() if name in set(fit) - set(given)}
     known = articulated_parameters(system, values, fit, priors)
     from_hinge = [name for name in ("inertia", "length", "axis_tilt") if name not in given and name in values]
     parameters = known.parameters.with_values({name: values[name] for name in from_hinge}, source="mesh")
-    believed, nuisance = dict(known.priors), tuple[str, ...]()
+    believed = dict(known.priors)
     if hinge is not None and "length" not in given and "length" not in believed:
         off = _DENSITY_STD * float(np.sqrt(np.trace(properties.inertia_per_mass)))
         std = float(np.hypot(np.sqrt(hinge.covariance[6, 6]), off))
         believed["length"] = (float(np.log(hinge.hanging.length)), float(std / hinge.hanging.length))
-        if "length" not in fit:
-            nuisance = ("length",)
-            parameters = parameters.with_free((*parameters.free_names, "length"))
+        for name, spread in system.spreads(parameters.vector).items():
+            believed.setdefault(name, (0.0, spread))
+    nuisance = tuple(name for name in system.capabilities.fitted if name not in (*given, *fit))
+    parameters = parameters.with_free((*parameters.free_names, *nuisance))
+    believed = {name: prior for name, prior in believed.items() if name in parameters.free_names}
     return replace(
         known, parameters=parameters, priors=believed, nuisance=nuisance, notes=(*known.notes, *notes),
         per_kilogram="mass" not in (*given, *fit, *priors.means),
@@ -225,9 +233,10 @@ def _in_world(found: Adjustment, camera_to_world: Array, center_of_mass: Array) 
     units = _STEP * np.eye(SIZE)
     ahead, behind = (np.stack([hanging(found.hinge.retract(s * u), sign)[1] for u in units], axis=1) for s in (1, -1))
     slopes = (ahead - behind) / (2.0 * _STEP)
-    variances, vectors = np.linalg.eigh(found.covariance)
+    covariance = TRACKER.hinge_scale**2 * found.covariance
+    variances, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(variances, 0.0))
-    fitted = FittedHinge(hanging(found.hinge, sign)[0], slopes @ found.covariance @ slopes.T)
+    fitted = FittedHinge(hanging(found.hinge, sign)[0], slopes @ covariance @ slopes.T)
     return fitted, sign, (sign * found.by_hinge + slopes[8]) @ root
 
 
@@ -276,6 +285,17 @@ def _doubts(found: HingeTrack, hanging: Hanging) -> list[str]:
             )
         )
     return notes
+
+
+def begin_swing(problem: Problem, tracked: ConfigurationTrack) -> tuple[Problem, Array]:
+    """Return the problem with parameters near those of the motion, and angle and rate at the first frame, [2]."""
+    from vid2phys.solvers.coordinate_smoothing import smooth_coordinates
+    from vid2phys.solvers.equation_error import start_parameters
+
+    seen = problem.observation
+    assert seen.configuration is not None
+    states, _ = smooth_coordinates(seen.times_s, tracked.configurations, seen.configuration.covariance)
+    return replace(problem, parameters=start_parameters(problem, states)), states[0]
 
 
 def unlike_mesh(inputs: Inputs, found: tuple[Estimate, ...]) -> list[str]:

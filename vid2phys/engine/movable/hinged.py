@@ -35,6 +35,10 @@ class Swinging(Protocol):
         """Return the system with its axis where the axes of the swing are in the world."""
         ...
 
+    def spreads(self, parameters: Array) -> dict[str, float]:
+        """Return standard deviations of weak priors about zero, by name of the parameter."""
+        ...
+
 
 @dataclass(frozen=True)
 class Hanging:

@@ -108,6 +108,13 @@ class Pendulum(PlanarPendulum):
         frequency = np.sqrt(p["mass"] * p["gravity"] * np.cos(p["axis_tilt"]) * p["length"] / inertia)
         return float(2.0 / max(rate, frequency, 1e-300))
 
+    def spreads(self, parameters: Array) -> dict[str, float]:
+        """See `engine.movable.hinged.Swinging`: friction that stops a swing within a period."""
+        p = dict(zip(self.parameters().names, np.asarray(parameters, dtype=float), strict=True))
+        inertia = p["mass"] * p["length"] ** 2 + p["inertia"]
+        weight_moment = p["mass"] * p["gravity"] * p["length"]
+        return {"damping": float(np.sqrt(inertia * weight_moment)), "friction": weight_moment, "air_drag": inertia}
+
     def derived(self, parameters: Array) -> dict[str, tuple[float, str]]:
         """See `System.derived`: what a swing shows by itself."""
         p = dict(zip(self.parameters().names, np.asarray(parameters, dtype=float), strict=True))
