@@ -1,4 +1,4 @@
-"""A body on a hinge: its poses and steps beside closed forms, a hinge from a track with false tilts, and its surfaces."""
+"""A body on a hinge: its poses and steps beside closed forms, a start from a track with false tilts, surfaces."""
 
 from __future__ import annotations
 

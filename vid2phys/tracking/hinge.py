@@ -47,7 +47,7 @@ class HingeStartConfig:
     """Number of Gauss-Newton steps."""
     apart_rad: float = 0.1
     """Angle between the axes of starts that differ."""
-    starts: int = 4
+    starts: int = 3
     """Largest number of starts."""
 
 

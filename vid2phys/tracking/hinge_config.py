@@ -11,7 +11,7 @@ class HingeTrackerConfig:
 
     reaches: tuple[float, ...] = (0.12, 0.08, 0.05, 0.03)
     """Reach of the foreground's lines in each round, as a share of the body's size."""
-    start_frames: int = 24
+    start_frames: int = 16
     """Number of frames in which starts are compared."""
     start_rounds: int = 4
     """Number of rounds of the contour cue for each start."""
@@ -25,7 +25,7 @@ class HingeTrackerConfig:
     """Standard deviations [6] of a pose in a round, in local coordinates: edges are searched near it."""
     edge_rounds: int = 2
     """Rounds of the contour cue in each frame and round."""
-    fine_frames: int = 48
+    fine_frames: int = 40
     """Number of frames whose surfaces adjust the hinge."""
     margins_px: tuple[int, ...] = (6, 3, 2)
     """Least distance of the background from the body, two rounds each, px."""

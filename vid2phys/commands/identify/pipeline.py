@@ -63,7 +63,8 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     started = time.perf_counter()
     return_large_blocks()
     refine = config.refine and "photometric" not in config.without
-    config = replace(config.with_system(), fit=expand_groups(config.fit), refine=refine)
+    config = config.with_system()
+    config = replace(config, fit=expand_groups(config.fit), refine=refine)
     configs = config.of_each_clip()
     config.check()
     progress("reading inputs")

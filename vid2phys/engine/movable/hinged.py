@@ -153,3 +153,24 @@ def as_hung(points: Array, world_from_body: Pose, hanging: Hanging) -> Array:
     cos, sin = np.cos(-hanging.angle), np.sin(-hanging.angle)
     x, y, z = at.T
     return np.stack([cos * x + sin * z, y, cos * z - sin * x], axis=1)
+
+
+def hinge_of_poses(world_from_body: Pose) -> tuple[Array, Array, float]:
+    """Return the axis [3] and a point [3] of it in the world, about which poses [T] turn, and how far they are off, m.
+
+    All poses leave one direction and one point of the body where they are (linear least squares). The axis points along
+    the world's axis that is nearest to it.
+    """
+    rotation, count = world_from_body.rotation, len(world_from_body)
+    joint = np.concatenate([rotation, np.tile(-np.eye(3), (count, 1, 1))], axis=2).reshape(-1, 6)
+    axis = np.linalg.svd(joint, full_matrices=False)[2][-1, 3:]
+    axis = axis / np.linalg.norm(axis) * np.sign(axis[int(np.argmax(np.abs(axis)))])
+    found = np.linalg.lstsq(joint, -world_from_body.translation.ravel(), rcond=1e-9)[0]
+    off = joint @ found + world_from_body.translation.ravel()
+    return axis, found[3:], float(np.sqrt((off**2).mean()))
+
+
+def swing_angles(world_from_body: Pose, axis: Array, point: Array) -> tuple[Array, Hanging]:
+    """Return the angles [T] of poses whose origin is the centre of mass, and how the body hangs on its hinge."""
+    at = [Hanging.of(each, point, axis) for each in world_from_body.translation]
+    return np.unwrap([each.angle for each in at]), at[0]
