@@ -95,7 +95,8 @@ def _with_angle(system: System, table: Trajectory, path: Path) -> tuple[Trajecto
     along = ", ".join(f"{x:.4g}" for x in axis)
     notes = [
         f"'{path}': poses as the angle about a hinge at ({at}) m along ({along}); the body's origin, taken for its "
-        f"centre of mass, is {length:.4g} m from it"
+        f"centre of mass, is {length:.4g} m from it; two lengths have the same period, so begin near it with --set "
+        f"length={length:.4g}"
     ]
     if abs(hanging.tilt) > _TILTED:
         notes.append(warning(f"the axis is not level: give --set axis_tilt={hanging.tilt:.4g}"))
