@@ -150,7 +150,8 @@ class HingeImages:
         for _ in range(self.config.tilt_rounds):
             tilts = self.config.tilt_rad * np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 1.0, 0], [0, -1.0, 0]])
             starts = [replace(best.start, hinge=best.start.hinge.tilted(tilt)) for tilt in tilts]
-            again = max((self._finer(start, rows) for start in starts), key=lambda each: each.gain)
+            finer = [self._finer(self._finer(start, rows).start, rows) for start in starts]
+            again = max(finer, key=lambda each: each.gain)
             if again.gain < best.gain + self.config.least_gain:
                 break
             best = again
