@@ -119,3 +119,13 @@ def test_surfaces_lead_to_the_pose(mesh: Mesh, tmp_path: Path) -> None:
     assert found.gain > first.gain
     off = poses[10].step_to(pose)
     assert (np.abs(off) < np.array([0.02, 0.02, 0.002, 3e-4, 3e-4, 4e-3])).all(), off
+
+
+def test_a_joint_that_is_no_hinge_explains_few_frames(mesh: Mesh) -> None:
+    motion = swing(60)
+    truth, shape = in_camera(motion), shape_of(mesh, "pendulum")
+    assert hinge_starts(truth, shape, mesh.radius_m)[0].agreement == 1.0
+    times = motion.times_s
+    aside = np.stack([0.06 * np.sin(9.0 * times), 0.05 * np.cos(13.0 * times), np.zeros(60)], axis=1)
+    loose = Pose(truth.rotation, truth.translation + aside)
+    assert hinge_starts(loose, shape, mesh.radius_m)[0].agreement < 0.85

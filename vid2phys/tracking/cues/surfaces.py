@@ -166,7 +166,7 @@ def _solved(
     [6, P, N] of the shares of parts. colors: usual colour [3], background [N, 3], pixels less the background
     [N, 3].
     """
-    middle, behind, alone = colors
+    middle, behind, changed = colors
     weight = np.ones(len(target))
     moved = slopes.sum(axis=1)[..., None] * (middle - behind)  # [6, N, 3]
     count = slopes.shape[1]
@@ -186,7 +186,7 @@ def _solved(
     scale = 1.0 / (noise**2 * config.same_px)
     information = scale * np.einsum("dnc,n,enc->de", free, weight, jacobian, optimize=True)
     pull = scale * np.einsum("dnc,n,nc->d", free, weight, off, optimize=True)
-    gain = (_cost(alone, config) - _cost(off, config)) / config.same_px
+    gain = (_cost(changed, config) - _cost(off, config)) / config.same_px
     return PoseModel(0.5 * (information + information.T), pull, gain)
 
 
