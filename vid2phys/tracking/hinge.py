@@ -81,12 +81,6 @@ class Hinge:
         axis = self.axis + across @ step[6:8]
         return Hinge(self.place.retract(step[:6]), axis / np.linalg.norm(axis), self.point + across @ step[8:10])
 
-    def tilted(self, rotvec: Array) -> Hinge:
-        """Return the hinge with body and axis rotated about the point on the axis, rad, camera axes [3]."""
-        rotation, fixed = matrix_from_rotvec(rotvec), self.place.apply(self.point[None])[0]
-        place = Pose(rotation @ self.place.rotation, fixed + rotation @ (self.place.translation - fixed))
-        return Hinge(place, self.axis, self.point)
-
     def slopes(self, angles: Array) -> Array:
         """Return by how much poses [T] move with the hinge's coordinates and with the angle, [T, 6, 11]."""
         at, columns = self.poses(angles), []

@@ -17,12 +17,6 @@ class HingeTrackerConfig:
     """Number of rounds of the contour cue for each start."""
     unlike_nats: float = 1.0
     """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
-    tilt_rad: float = 0.2
-    """Angle by which the best start is tilted to each side, rad."""
-    tilt_rounds: int = 3
-    """Largest number of times that this is done."""
-    least_gain: float = 1.0
-    """Least gain of evidence by which a tilted start is better, nats."""
     max_rounds: int = 16
     """Largest number of rounds of the surfaces."""
     still: float = 3e-5

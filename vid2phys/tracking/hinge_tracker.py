@@ -99,7 +99,7 @@ def track_hinge(
     for number, start in enumerate(every):
         tried.append(images.compared(start, some))
         report(0.4 * (number + 1) / len(every))
-    best = images.tilted(max(tried, key=lambda each: each.gain), some).start
+    best = max(tried, key=lambda each: each.gain).start
     return images.adjusted(best, lambda share: report(0.4 + 0.6 * share))
 
 
@@ -141,21 +141,6 @@ class HingeImages:
     def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
         """Return what a start leads to in some frames, by the surfaces at once or by its edges first."""
         return max(self._finer(start, rows), self._by_edges(start, rows), key=lambda each: each.gain)
-
-    def tilted(self, best: Candidate, rows: NDArray[np.int64]) -> Candidate:
-        """Return the best of a candidate and of those that it leads to with the swing tilted to each side.
-
-        A narrow side that is taken for the background, or the background for a side, is a local optimum.
-        """
-        for _ in range(self.config.tilt_rounds):
-            tilts = self.config.tilt_rad * np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 1.0, 0], [0, -1.0, 0]])
-            starts = [replace(best.start, hinge=best.start.hinge.tilted(tilt)) for tilt in tilts]
-            finer = [self._finer(self._finer(start, rows).start, rows) for start in starts]
-            again = max(finer, key=lambda each: each.gain)
-            if again.gain < best.gain + self.config.least_gain:
-                break
-            best = again
-        return best
 
     def _by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
         hinge, angles = start.hinge, start.angles[rows]
