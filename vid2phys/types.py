@@ -522,6 +522,7 @@ class Result:
     diagnostics: dict[str, object]
     posterior: Posterior | None = None
     clips: tuple[Result, ...] = ()
+    derived: tuple[Estimate, ...] = ()
 
     @property
     def priors(self) -> dict[str, tuple[float, float]]:

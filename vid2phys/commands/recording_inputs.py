@@ -18,7 +18,7 @@ import numpy as np
 from vid2phys import geometry
 from vid2phys.engine.layout import NO_RATE, angles, quaternions, rates, turning
 from vid2phys.errors import InputError, UsageError, unknown_name
-from vid2phys.notes import warning
+from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
@@ -34,6 +34,12 @@ _ALIKE, _FACTOR = 0.9, 1.25  # correlation of rates that belong together, and th
 _LEAST_ROWS = 8  # to compare rates over, and to estimate noise from
 _UNIT_LENGTH = 0.05  # by how much the length of a recorded quaternion may be off
 _NAMED = 5  # columns that a note lists
+_POSES = (
+    ("x", "y", "z", "qw", "qx", "qy", "qz"),
+    ("position_x_m", "position_y_m", "position_z_m", "orientation_quat_w", "orientation_quat_x", "orientation_quat_y",
+     "orientation_quat_z"),
+)  # fmt: skip
+_TILTED, _LOOSE = np.radians(2.0), 0.02  # tilt of an axis, and distance from one hinge over the length, that are noted
 _PAUSE, _MOST_FILLED = 2.0, 10_000  # usual intervals that are a pause from there on, and rows that fill all pauses
 
 
@@ -57,7 +63,9 @@ def read_recording(
             raise UsageError(f"--std {name}={value:g}", "a positive, finite number", "only their ratios matter")
     table = load_trajectory(path)
     table = replace(table, state_names=tuple(_state_name(name, system) for name in table.state_names))
+    table, of_poses = _with_angle(system, table, path)
     seen, notes = _seen(system, table, path)
+    notes += of_poses
     if degrees:
         seen[:, turning(system.state_names)] /= _DEGREES
     notes += _made_continuous(system, table.times_s, seen, path)
@@ -72,6 +80,39 @@ def _state_name(name: str, system: System) -> str:
     """Return the name of a state for a column such as `elbow_position_rad` or `elbow_rate_rad_s`."""
     plain = _QUANTITY.sub("_", name, count=1)
     return plain if name not in system.state_names and plain in system.state_names else name
+
+
+def _with_angle(system: System, table: Trajectory, path: Path) -> tuple[Trajectory, list[str]]:
+    """Return a table of poses as one of angles, for a body on a hinge; other tables as they are. And notes on it."""
+    from vid2phys.commands.system_choice import is_on_hinge
+    from vid2phys.engine.movable.hinged import hinge_of_poses, swing_angles
+    from vid2phys.geometry import Pose, matrix_from_quat
+    from vid2phys.types import Trajectory
+
+    names = table.state_names
+    columns = next((pose for pose in _POSES if set(pose) <= set(names)), None)
+    if not is_on_hinge(system) or columns is None or set(names) & set(system.state_names):
+        return table, []
+    values = table.states[:, [names.index(name) for name in columns]]
+    known = np.isfinite(values).all(axis=1)
+    if known.sum() < _LEAST_ROWS:
+        raise InputError(f"'{path}' has {known.sum()} poses", f"at least {_LEAST_ROWS}", "record longer")
+    poses = Pose(matrix_from_quat(values[known, 3:]), values[known, :3])
+    axis, point, off_m = hinge_of_poses(poses)
+    angles = np.full((len(values), 1), np.nan)
+    angles[known, 0], hanging = swing_angles(poses, axis, point)
+    at, length = ", ".join(f"{x:.4g}" for x in hanging.world_from_swing.translation), hanging.length
+    along = ", ".join(f"{x:.4g}" for x in axis)
+    notes = [
+        f"'{path}': poses as the angle about a hinge at ({at}) m along ({along}); the body's origin, taken for its "
+        f"centre of mass, is {length:.4g} m from it; two lengths have the same period, so begin near it with --set "
+        f"length={length:.4g}"
+    ]
+    if abs(hanging.tilt) > _TILTED:
+        notes.append(warning(f"the axis is not level: give --set axis_tilt={hanging.tilt:.4g}"))
+    if off_m > _LOOSE * length:
+        notes.append(doubt(f"the poses are {1e3 * off_m:.2g} mm off one hinge: is the joint a hinge?"))
+    return Trajectory(table.times_s, angles, system.state_names[:1]), notes
 
 
 def with_actions(system: System, recording: Recording, actions: Actions) -> Recording:

@@ -28,6 +28,25 @@ def has_own_mesh(name: str, command: str) -> bool:
     return own_mesh(systems.get(name), command)
 
 
+def is_free(name: str, command: str) -> bool:
+    """Return whether a camera sees the system called `name` as a body that moves freely. Raises as `has_own_mesh`."""
+    from vid2phys.engine import systems
+
+    return not has_own_mesh(name, command) and not is_on_hinge(systems.get(name))
+
+
+def is_on_hinge(system: System) -> bool:
+    """Return whether a camera sees the system as a body on a hinge."""
+    return system.capabilities.observed_as == "hinge"
+
+
+def usually_fitted(name: str) -> tuple[str, ...]:
+    """Return what is fitted of the system called `name` where the user names nothing."""
+    from vid2phys.engine import systems
+
+    return systems.get(name).capabilities.fitted
+
+
 def own_mesh(system: System, command: str) -> bool:
     """Return whether a camera sees the system by its own mesh. Raises UsageError for one that `command` refuses."""
     seen = system.capabilities.observed_as
@@ -37,11 +56,14 @@ def own_mesh(system: System, command: str) -> bool:
         got = f"--system {system.name}, which is declared to be seen as a rigid body"
         expected = "the states, mass and inertia of one rigid body, and a disturbance force and torque"
         raise UsageError(got, expected, "derive it from `RigidBodies`, or declare observed_as=None with the reason")
-    if seen != "rigid" and system.surface is None:
+    if seen == "hinge" and command != "identify":
+        got = f"`{command}` of '{system.name}', a body on a hinge"
+        raise UsageError(got, "`identify`, which tracks it without training", "use `vid2phys identify`")
+    if seen not in ("rigid", "hinge") and system.surface is None:
         raise UsageError(
             f"--system {system.name}, which is declared to be seen by its {seen}", "a `surface` of its own"
         )
-    return seen != "rigid"
+    return seen not in ("rigid", "hinge")
 
 
 def require_mesh(system: System, command: str, *, given: bool) -> bool:

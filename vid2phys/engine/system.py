@@ -26,7 +26,7 @@ WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 Precision = Literal["double", "single"]
-Observed = Literal["rigid", "joints", "modes"]
+Observed = Literal["rigid", "hinge", "joints", "modes"]
 InputKind = Literal["rotors", "wrench", "other"]
 NOT_DECLARED = "it does not declare what a camera sees of it"
 
@@ -40,6 +40,8 @@ class Capabilities:
     - "rigid": position and orientation of one body. The state is that of `RigidBodies` with one body, `body_pose` gives
       the pose of a state. The parameters have `mass`, `inertia_xx`, `inertia_yy` and `inertia_zz`. The controls end
       with a disturbance force and torque.
+    - "hinge": the angle of one rigid body on a fixed axis, with a mesh that the user gives. The state is the angle from
+      where the centre of mass hangs, and its rate; the system is `engine.movable.hinged.Swinging`.
     - "joints": the joint coordinates of a `JointTree` on a fixed base, see `engine.movable.joints`.
     - "modes": the mode amplitudes of a clamped body, see `engine.movable.modes`.
     - None: no tracker estimates the state from images. The system is simulated and fitted to recordings.
@@ -57,6 +59,8 @@ class Capabilities:
     """Parameters of the body. A name stands also for all names that it begins ("mass" for "mass_upper")."""
     scene: tuple[str, ...] = ()
     """Parameters of what surrounds the body: gravity, ground, air."""
+    fitted: tuple[str, ...] = ()
+    """Parameters that `identify` fits where the user names none."""
     excited_by: Mapping[str, str] = field(default_factory=dict)
     """The motion or input that determines each parameter, in words. Keys are names as in `inertial`."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -155,6 +159,10 @@ class System(ABC):
     @abstractmethod
     def parameters(self) -> Parameters:
         """Return the parameters with their default values, in the order in which the kernels take them."""
+
+    def derived(self, parameters: Array) -> dict[str, tuple[float, str]]:
+        """Return what follows from the parameters [P] and shows in a motion by itself: value and unit by name."""
+        return {}
 
     @abstractmethod
     def retract(self, states: Array, tangent: Array) -> Array:

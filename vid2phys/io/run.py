@@ -138,6 +138,7 @@ def result_to_json(
             "message": result.message,
             "system": result.system,
             "parameters": {estimate.name: _parameter(estimate) for estimate in result.parameters},
+            **({"derived": {each.name: _parameter(each) for each in result.derived}} if result.derived else {}),
             "diagnostics": result.diagnostics,
             **({} if result.posterior is None else {"posterior": result.posterior}),
             "fit": fit,
@@ -168,25 +169,31 @@ def result_of_json(
     observation: Observation,
 ) -> Result:
     """Return the result of what `read_result` returned and of the arrays beside it."""
-    estimates = []
-    for name, value in data["parameters"].items():
-        low, high = value["ci95"]
-        interval = (-math.inf if low is None else low, math.inf if high is None else high)
-        prior = (value["prior"]["mean"], value["prior"]["std"]) if "prior" in value else None
-        read = {"value": _number(value["value"]), "ci95": interval, "prior": prior}
-        estimates.append(Estimate(name, **(value | read)))
     return Result(
         Status[data["status"].upper()],
         data["message"],
         data["system"],
-        tuple(estimates),
+        _estimates(data["parameters"]),
         trajectory,
         actions,
         actions_std,
         observation,
         data["diagnostics"],
         _posterior(data.get("posterior")),
+        derived=_estimates(data.get("derived", {})),
     )
+
+
+def _estimates(data: dict[str, Any]) -> tuple[Estimate, ...]:
+    """Return the estimates of what `_parameter` wrote, by name."""
+    estimates = []
+    for name, value in data.items():
+        low, high = value["ci95"]
+        interval = (-math.inf if low is None else low, math.inf if high is None else high)
+        prior = (value["prior"]["mean"], value["prior"]["std"]) if "prior" in value else None
+        read = {"value": _number(value["value"]), "ci95": interval, "prior": prior}
+        estimates.append(Estimate(name, **(value | read)))
+    return tuple(estimates)
 
 
 def _posterior(data: dict[str, Any] | None) -> Posterior | None:

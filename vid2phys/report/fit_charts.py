@@ -24,11 +24,13 @@ _MOST_PARAMETERS = 4  # that are drawn against each other
 def trajectory_chart(result: Result, system: System) -> Chart:
     """Return position and roll, pitch, yaw over time, with 95 % bands on positions where the covariance is known.
 
-    An arm on a fixed base has its joint coordinates instead, with bands.
+    An arm on a fixed base has its joint coordinates instead, a body on a hinge its angle, with bands.
     """
     times = result.trajectory.times_s
     if isinstance(system, JointTree) and not system.robot.free_base:
-        panels = _joint_panels(result, system)
+        panels = _joint_panels(result, tuple(system.robot.joint_names))
+    elif system.capabilities.observed_as == "hinge":
+        panels = _joint_panels(result, system.state_names[:1])
     else:
         positions, quats = system.body_pose(result.trajectory.states)
         stated = result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]
@@ -44,9 +46,9 @@ def trajectory_chart(result: Result, system: System) -> Chart:
     return _over_time("Trajectory", panels, times, ~result.observation.seen)
 
 
-def _joint_panels(result: Result, system: JointTree) -> list[Panel]:
-    """Return panels with one curve a joint, a few joints in each."""
-    times, names, values = result.trajectory.times_s, system.robot.joint_names, result.trajectory.states
+def _joint_panels(result: Result, names: tuple[str, ...]) -> list[Panel]:
+    """Return panels with one curve a joint, a few joints in each; joints are the first states."""
+    times, values = result.trajectory.times_s, result.trajectory.states
     stated = result.trajectory.covariance is not None
     curves = [
         Curve(times, values[:, joint], name, _band(result, values[:, joint], joint) if stated else None)

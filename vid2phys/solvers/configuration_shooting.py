@@ -40,7 +40,7 @@ from vid2phys.types import Array, Parameters
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
 _STEP = 1e-3  # of differences: in spreads of the configuration, of a parameter's logarithm, or of its value
 _LEAST_STEP = 1e-6  # of differences by a parameter that is fitted as it is, in SI
-_SHARES = (0.1, 0.25, 0.5, 1.0)
+SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
 _ROUNDS = 3  # of descents to the clip as a whole; each weights points by the motion of the one before
 _MOST_HALVINGS = 4  # of integration steps, where a motion cannot be computed
@@ -83,6 +83,7 @@ class _Setup:
     count: Array  # [F] numbers that were measured, at least 1
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
+    step: Array  # [U] of differences, in units of `scale`; smaller than the prior of a parameter
     whole: ClipResiduals | None = None  # residuals of the clip as a whole, None for single frames
 
 
@@ -111,7 +112,7 @@ def solve_clips(
     starts: Sequence[Array],
     *,
     iterations: int = 25,
-    shares: Sequence[float] = _SHARES,
+    shares: Sequence[float] = SHARES,
 ) -> list[ConfigurationSolution]:
     """Fit configurations, rates and the parameters that all clips of a body share.
 
@@ -183,11 +184,13 @@ def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
         raise UsageError("no actions", "what drives the body", "give --actions")
     problem = replace(problem, body=body)
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    free = len(problem.parameters.free_indices)
-    scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(free)])
+    priors, names = problem.priors, problem.parameters.free_names
+    scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(len(names))])
+    spread = [min(1.0, priors[name][1]) if name in priors else 1.0 for name in names]
+    step = _STEP * np.concatenate([np.ones(2 * len(body.rest)), spread])
     controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     count = np.maximum(Errors.of(problem.observation).used.sum(axis=1), 1.0)
-    return _Setup(problem, body, knots, controls, whitening(problem), count, substeps, scale)
+    return _Setup(problem, body, knots, controls, whitening(problem), count, substeps, scale, step)
 
 
 def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
@@ -317,10 +320,10 @@ def _moved_by_steps(setup: _Setup, unknowns: Array) -> tuple[Array, Array]:
     Differences to both sides are exact enough to show parameters that the motion does not tell apart.
     """
     size, parameters = 2 * len(setup.body.rest), setup.problem.parameters
-    steps = _STEP * setup.scale
+    steps = setup.step * setup.scale
     relative = np.clip(_STEP * np.abs(unknowns[size:]), _LEAST_STEP, _STEP)
     is_log = np.array([p.transform == "log" for p in parameters if p.free], dtype=bool)
-    steps[size:] = np.where(is_log, _STEP, relative)
+    steps[size:] = np.minimum(steps[size:], np.where(is_log, _STEP, relative))
     low, high = np.full(len(unknowns), -np.inf), np.full(len(unknowns), np.inf)
     low[size:], high[size:] = parameters.free_bounds
     ahead, behind = np.minimum(unknowns + steps, high), np.maximum(unknowns - steps, low)

@@ -8,7 +8,7 @@ Limits: intervals are those of the linear model at the optimum, cut at the bound
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ NOTHING_NEW = 0.98  # width over that of the prior, above which the clip adds no
 REMEDY = "give one of them with --set"
 _INVOLVED = 1e-3  # least component of a unit direction along a parameter that counts
 _SPELLED_OUT, _SHOWN = 6, 3  # most parameters of a direction that are named with powers; of more, how many are named
+_STEP = 1e-5  # of derivatives, in solver coordinates
 _OFF = 0.02  # tolerance of a power
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): an interval beyond a factor of e is no result
 REMEDIES = {
@@ -65,6 +66,26 @@ def estimates(
     return tuple(
         found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters
     )
+
+
+def derived(
+    function: Callable[[Array], dict[str, tuple[float, str]]], parameters: Parameters, covariance: Array, degrees: float
+) -> tuple[Estimate, ...]:
+    """Return what follows from fitted parameters, with 95 % intervals to first order.
+
+    function: returns values and units by name, from a vector of all parameters [P]. The other arguments are those of
+    `estimates`.
+    """
+    quantile = float(student_t.ppf(0.975, max(degrees, 1.0)))
+    at = parameters.free_vector()
+    ahead, behind = ([function(parameters.fitted_at(at + s * step).vector) for step in _STEP * np.eye(len(at))]
+                     for s in (1.0, -1.0))  # fmt: skip
+    found = []
+    for name, (value, unit) in function(parameters.vector).items():
+        slope = np.array([(a[name][0] - b[name][0]) / (2.0 * _STEP) for a, b in zip(ahead, behind, strict=True)])
+        width = quantile * float(np.sqrt(max(slope @ covariance[: len(at), : len(at)] @ slope, 0.0)))
+        found.append(Estimate(name, unit, value, (value - width, value + width), bool(np.isfinite(width))))
+    return tuple(found)
 
 
 def posterior(parameters: Parameters, found: tuple[Estimate, ...], covariance: Array) -> Posterior | None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import SURE_QUALITY, enough
+from vid2phys.commands.identify.hinges import begin_swing, unlike_mesh
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.identify.measured_motion import is_measured, measured_motion, unlike
 from vid2phys.commands.identify.reinitialise import Shown, reinitialise
@@ -58,19 +59,27 @@ def estimate(
     (`reinitialise`), unless the body was tracked without a model.
     """
     from vid2phys.solvers import configuration_shooting, measurements
+    from vid2phys.solvers.configuration_shooting import SHARES
 
     body = several[0].body
     assert body is not None
     problems = [_problem(inputs, track) for inputs, track in zip(several, tracks, strict=True)]
     tracks = list(tracks)
     begun = {g: start for g, start in enumerate(starts) if start is not None}
+    shares: Sequence[float] = SHARES
+    if several[0].on_hinge is not None:
+        started = {g: begin_swing(problems[g], tracks[g]) for g in begun}
+        problems = [started[g][0] if g in started else problem for g, problem in enumerate(problems)]
+        begun, shares = {g: start for g, (_, start) in started.items()}, SHARES[-1:]
     results = {g: _lost(problems[g], tracks[g]) for g in range(len(problems)) if g not in begun}
     if is_measured(several):
         results |= {g: measured_motion(several[g], tracks[g]) for g in begun}
         begun = {}
     if begun:
         progress("fitting")
-        solutions = configuration_shooting.solve_clips([problems[g] for g in begun], body, list(begun.values()))
+        solutions = configuration_shooting.solve_clips(
+            [problems[g] for g in begun], body, list(begun.values()), shares=shares
+        )
         if options.refine and several[0].model is not None:
             progress("re-initialising")
             shown = [Shown.of(several[g], body) for g in begun]
@@ -145,6 +154,7 @@ def _result(
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *unlike(inputs, tracked, solution.states),
+                *unlike_mesh(inputs, found),
                 *misfit,
             ]
         ),
@@ -167,7 +177,10 @@ def _result(
     message = "; ".join(lines)
     joint = intervals.posterior(solution.parameters, found, covariance)
     name, actions = inputs.system.name, inputs.actions
-    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint)
+    derived = intervals.derived(inputs.system.derived, solution.parameters, covariance, freedom)
+    if inputs.on_hinge is not None and inputs.on_hinge.fitted is not None:
+        derived = (*derived, *inputs.on_hinge.fitted.derived())
+    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint, derived=derived)
 
 
 def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:

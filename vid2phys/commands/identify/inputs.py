@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import is_auto, is_untrained
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import filmed_system, has_own_mesh, require_mesh
+from vid2phys.commands.system_choice import filmed_system, is_free, is_on_hinge, require_mesh
 from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
     from vid2phys.commands.identify.estimated_camera import EstimatedCamera
+    from vid2phys.commands.identify.hinges import OnHinge
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
@@ -47,7 +48,7 @@ class Inputs:
     holds its own notes. body: the body of a system on a known base; None for a rigid body. untrained: symmetry and
     keypoints of a rigid body without a model. focal: what is known of the focal length of a camera whose pose is not
     known: its motion gives the pose (`estimated_camera`). None where the pose is known. camera_estimate: what the
-    motion gave. hint: where the body is in one frame.
+    motion gave. hint: where the body is in one frame. on_hinge: what is known of a body on a hinge, and its hinge.
     """
 
     clip: Clip
@@ -65,6 +66,7 @@ class Inputs:
     camera_estimate: EstimatedCamera | None = None
     hint: Hint | None = None
     base: BaseEstimate | None = None  # of a robot, where it was fitted
+    on_hinge: OnHinge | None = None
     preview: Path | None = None  # image of the first frame in which a body without a model is found
 
     @property
@@ -182,7 +184,7 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
 
     def read() -> Filmed:
         clip = read_clip(config.clip, **config.part)  # type: ignore[arg-type]
-        filmed = with_camera(config, clip, or_motion=not has_own_mesh(config.system, "identify"))
+        filmed = with_camera(config, clip, or_motion=is_free(config.system, "identify"))
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         if actions is not None:
@@ -272,6 +274,7 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a rigid body, whose mesh or primitive the user gives."""
     from vid2phys.commands.fit_parameters import fixed_parameters, listen
+    from vid2phys.commands.identify.hinges import on_hinge, require_hinge_options
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import mass_properties
     from vid2phys.io.primitives import load_body
@@ -286,7 +289,13 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
-    known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
+    on = None
+    if is_on_hinge(system):
+        require_hinge_options(config)
+        on = on_hinge(system, properties, given, config.fit, _priors_and_bounds(config))
+        known = on.known(None, None)
+    else:
+        known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
     model, untrained = None, None
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
@@ -307,7 +316,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     if hint is not None and model is not None:
         used = f"{hint.flag} is not used: the trained model finds the body; `--model none` uses it"
         inputs = replace(inputs, warnings=(*notes, used))
-    return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint)
+    return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint, on_hinge=on)
 
 
 def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:

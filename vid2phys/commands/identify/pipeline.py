@@ -64,7 +64,8 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     started = time.perf_counter()
     return_large_blocks()
     refine = config.refine and "photometric" not in config.without
-    config = replace(config.with_system(), fit=expand_groups(config.fit), refine=refine)
+    config = config.with_system()
+    config = replace(config, fit=expand_groups(config.fit), refine=refine)
     configs = config.of_each_clip()
     config.check()
     progress("reading inputs")
@@ -124,9 +125,12 @@ def _tracked(
 def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
+    from vid2phys.commands.identify.hinges import with_hinge
 
     if inputs.body is not None and inputs.model is None:
         return _track_robot(inputs, config, progress)
+    if inputs.on_hinge is not None:
+        return with_hinge(inputs, track_pose(inputs, config.without, progress), progress)
     found_model = config.model is None and inputs.model is not None
     if not found_model or inputs.body is not None or inputs.camera.moves:
         return inputs, track(inputs, config.without, progress)

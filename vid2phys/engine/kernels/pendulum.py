@@ -34,7 +34,7 @@ def read_pendulum(
     length, mass = parameters[i, 0], parameters[i, 1]
     return Pendulum(
         mass * length * length + parameters[i, 2],
-        mass * parameters[i, 6] * length,
+        mass * parameters[i, 6] * wp.cos(parameters[i, 7]) * length,
         parameters[i, 3],
         parameters[i, 4],
         parameters[i, 5],

@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 
 from vid2phys.engine.system import Capabilities, Integrator
-from vid2phys.engine.systems._planar import GRAVITY_NEEDS, NOT_SEEN, PlanarPendulum, turned_about_y, turning_velocity
+from vid2phys.engine.systems._planar import PlanarPendulum, turned_about_y, turning_velocity
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter, Parameters
+
+_NOT_SEEN = "no tracker follows two bodies on two hinges"
+_INSTEAD = (
+    "film one link by itself with --system pendulum, or give both as a robot on a fixed base, --body two_links.urdf; "
+    "recorded angles go to `vid2phys fit-recording double_pendulum`"
+)
 
 
 class DoublePendulum(PlanarPendulum):
@@ -43,14 +49,15 @@ class DoublePendulum(PlanarPendulum):
     tangent_names = state_names
     capabilities = Capabilities(
         purpose="two point masses on rods that swing in a plane, one below the other",
-        reason=NOT_SEEN,
+        reason=_NOT_SEEN,
+        alternative=_INSTEAD,
         inertial=("length", "mass"),
         scene=("damping", "gravity"),
         excited_by={
             "length": "swings under a known gravity",
             "mass": "a recorded torque at a joint; without one the ratio of the masses shows alone",
             "damping": "swings that die away, with a known mass",
-            "gravity": GRAVITY_NEEDS,
+            "gravity": "swings of rods whose lengths are known",
         },
     )
 
@@ -113,11 +120,11 @@ class DoublePendulum(PlanarPendulum):
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`; z decides which rod a point moves with."""
         first, second = self._arms(states, points_body)
-        return first + second
+        return self.in_world(first + second)
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`."""
-        by_angle = [turning_velocity(arm) for arm in self._arms(states, points_body)]
+        by_angle = [self.velocity_in_world(turning_velocity(arm)) for arm in self._arms(states, points_body)]
         zero = np.zeros_like(by_angle[0])
         return np.stack([*by_angle, zero, zero], axis=-1)
 

@@ -1,0 +1,131 @@
+"""A body on a hinge: its poses and steps beside closed forms, a start from a track with false tilts, surfaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from tests.swinging_bar import CAMERA, LENGTH_M, PIVOT, images, in_camera, mesh_of, swing
+from vid2phys.engine.movable.hinged import Hanging, HingedBody, as_hung
+from vid2phys.engine.systems.pendulum import Pendulum
+from vid2phys.geometry import Pose, matrix_from_rotvec
+from vid2phys.risp.networks.mesh_shape import shape_of
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.surfaces import Backdrop, pose_model
+from vid2phys.tracking.hinge import SIZE, Hinge, adjusted, hinge_starts
+from vid2phys.types import Mesh
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Mesh:
+    return mesh_of(tmp_path_factory.mktemp("bar") / "bar.obj")
+
+
+def hinge() -> Hinge:
+    motion = swing(2)
+    return Hinge(in_camera(motion)[0], np.array([0.0, 1.0, 0.0]), np.array([-LENGTH_M, 0.0, 0.0]))
+
+
+def test_poses_turn_about_the_axis() -> None:
+    motion = swing(30)
+    poses, truth = hinge().poses(motion.angles - motion.angles[0]), in_camera(motion)
+    np.testing.assert_allclose(poses.rotation, truth.rotation, atol=1e-9)
+    np.testing.assert_allclose(poses.translation, truth.translation, atol=1e-9)
+
+
+def test_slopes_are_those_of_differences() -> None:
+    body, angles, step = hinge(), np.array([0.2, -0.7]), 1e-4
+    slopes = body.slopes(angles)
+    rng = np.random.default_rng(1)
+    way = rng.normal(size=SIZE + 1)
+    moved = body.retract(step * way[:SIZE]).poses(angles + step * way[SIZE])
+    np.testing.assert_allclose(body.poses(angles).step_to(moved) / step, slopes @ way, atol=2e-3)
+
+
+def test_steps_lead_to_the_hinge_that_all_poses_share() -> None:
+    motion, truth = swing(25), hinge()
+    poses, angles = in_camera(motion), motion.angles - motion.angles[0]
+    at, guess = truth.retract(np.random.default_rng(2).normal(0.0, 0.02, SIZE)), angles + 0.02
+    for _ in range(20):
+        off = at.poses(guess).step_to(poses)
+        found = adjusted(at, guess, np.tile(np.eye(6), (25, 1, 1)), off)
+        at, guess = found.hinge, found.angles
+    np.testing.assert_allclose(at.poses(guess).translation, poses.translation, atol=1e-6)
+    assert found.moved < 1e-6
+    pivot = at.poses(guess).apply(at.point[None])[:, 0]
+    np.testing.assert_allclose(pivot, np.tile(pivot[:1], (25, 1)), atol=1e-9)
+
+
+def test_a_start_is_found_where_the_tilt_of_most_poses_is_false(mesh: Mesh) -> None:
+    motion, rng = swing(60), np.random.default_rng(3)
+    truth = in_camera(motion)
+    tilt = rng.normal(0.0, 0.15, 60)[:, None] * np.array([0.7, 0.7, 0.0])
+    poses = Pose(matrix_from_rotvec(tilt) @ truth.rotation, truth.translation * (1.0 + 0.02 * rng.normal(size=(60, 1))))
+    best = hinge_starts(poses, shape_of(mesh, "pendulum"), mesh.radius_m)[0]
+    axis = best.hinge.place.rotation @ best.hinge.axis
+    known = np.asarray(CAMERA.camera_to_world)[:3, :3].T @ motion.axis
+    assert np.degrees(np.arccos(abs(axis @ known))) < 12.0
+    assert best.agreement > 0.8
+
+
+def test_hanging_measures_length_tilt_and_angle() -> None:
+    motion = swing(10, tilt_rad=0.3)
+    for k in (0, 9):
+        at = Hanging.of(motion.poses.translation[k], PIVOT + 0.05 * motion.axis, motion.axis)
+        np.testing.assert_allclose(at.world_from_swing.translation, PIVOT, atol=1e-12)
+        assert (at.length, at.tilt, at.angle) == pytest.approx((LENGTH_M, 0.3, motion.angles[k]))
+    with pytest.raises(ValueError, match="vertical"):
+        Hanging.of(np.ones(3), np.zeros(3), np.array([0.0, 0.0, 1.0]))
+
+
+def test_a_hinged_body_is_where_its_poses_are(mesh: Mesh) -> None:
+    motion = swing(10, tilt_rad=0.2)
+    at = Hanging.of(motion.poses.translation[4], PIVOT, motion.axis)
+    vertices = as_hung(mesh.vertices, motion.poses[4], at)
+    system = Pendulum().placed(at.world_from_swing)
+    body = HingedBody(system, Mesh(vertices, mesh.faces, "bar"), vertices)
+    for k in (0, 4, 9):
+        shown = body.vertices(motion.angles[k : k + 1])
+        np.testing.assert_allclose(shown, motion.poses[k].apply(mesh.vertices), atol=1e-9)
+    some, step = np.array([0, 3]), 1e-6
+    ahead, behind = (body.vertices(np.array([0.4 + s * step]))[some] for s in (1, -1))
+    slope = (ahead - behind) / (2.0 * step)
+    np.testing.assert_allclose(body.jacobian(np.array([0.4]), some)[..., 0], slope, atol=1e-6)
+    position, quat = system.body_pose(np.array([0.4, 0.0]))
+    turned = at.world_from_swing.rotation @ Rotation.from_rotvec([0.0, 0.4, 0.0]).as_matrix()
+    np.testing.assert_allclose(Rotation.from_quat(quat[[1, 2, 3, 0]]).as_matrix(), turned, atol=1e-9)
+    np.testing.assert_allclose(position, PIVOT, atol=1e-12)
+
+
+def test_surfaces_lead_to_the_pose(mesh: Mesh, tmp_path: Path) -> None:
+    motion = swing(24)
+    frames, poses, solid = images(motion, mesh), in_camera(motion), Solid.of(mesh)
+    nowhere = [np.zeros(frame.shape[:2], bool) for frame in frames]
+    backdrop = Backdrop.of(frames, nowhere, CAMERA, mesh, poses, 2)
+    assert backdrop.known.mean() > 0.95
+    false = np.array([0.02, -0.02, 0.01, 0.001, -0.001, 0.01])
+    pose = poses[10].retract(false)
+    first = pose_model(frames[10], backdrop, CAMERA, solid, pose)
+    assert first is not None
+    found = first
+    for _ in range(12):
+        pose = pose.retract(np.linalg.solve(found.information, found.pull))
+        again = pose_model(frames[10], backdrop, CAMERA, solid, pose)
+        assert again is not None
+        found = again
+    assert found.gain > first.gain
+    off = poses[10].step_to(pose)
+    assert (np.abs(off) < np.array([0.02, 0.02, 0.002, 3e-4, 3e-4, 4e-3])).all(), off
+
+
+def test_a_joint_that_is_no_hinge_explains_few_frames(mesh: Mesh) -> None:
+    motion = swing(60)
+    truth, shape = in_camera(motion), shape_of(mesh, "pendulum")
+    assert hinge_starts(truth, shape, mesh.radius_m)[0].agreement == 1.0
+    times = motion.times_s
+    aside = np.stack([0.06 * np.sin(9.0 * times), 0.05 * np.cos(13.0 * times), np.zeros(60)], axis=1)
+    loose = Pose(truth.rotation, truth.translation + aside)
+    assert hinge_starts(loose, shape, mesh.radius_m)[0].agreement < 0.85

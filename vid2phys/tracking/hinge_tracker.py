@@ -1,0 +1,269 @@
+"""Track a rigid body on a hinge: one hinge for the whole clip and one angle a frame, fitted to the edges of all frames.
+
+Purpose: a free track confuses the tilt of a thin body with its distance; on a hinge all frames share both.
+
+Method: bundle adjustment (Triggs et al., "Bundle adjustment", 2000). Each frame states a quadratic model of its pose:
+by lines across the contour of the foreground (`cues.foreground_edges`), by the contour cue (`cues.contour`), at last by
+the colours of the surfaces (`cues.surfaces`). Steps of hinge and angles together (`hinge.adjusted`) alternate with new
+models until both stand. Several starts are followed in some frames, and the evidence of the surfaces chooses.
+
+Limits: a static camera; the body is on one fixed hinge in all frames that are tracked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.geometry import Pose
+from vid2phys.indices import evenly
+from vid2phys.risp.networks.model import Shape
+from vid2phys.tracking.cues.contour import fit_contour
+from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR_DEFAULTS
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance_level
+from vid2phys.tracking.cues.foreground_edges import edge_places
+from vid2phys.tracking.cues.occluding_contour import occluding_contour
+from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, pose_model
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts
+from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
+from vid2phys.tracking.silhouette_fit import FrameForeground
+from vid2phys.tracking.track import Track
+from vid2phys.types import Array, Camera, Clip, Mesh
+
+PoseCue: TypeAlias = Callable[[int, Pose], PoseModel | None]
+"""From a frame's index and a pose to what the frame states about it; None for nothing."""
+NOTHING = PoseModel(np.zeros((6, 6)), np.zeros(6), 0.0)
+_ROBUST_LINE = 2.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class HingeTrack:
+    """A body on a hinge in a clip of T frames.
+
+    Attributes:
+        adjustment: hinge and angles [T] with their errors, as the edges state them.
+        tracked: [T], False in lost frames.
+        quality: [T] overlap of silhouette and foreground, 0 to 1.
+        misfit: root mean square disagreement [T] of each frame with the hinge, in stated standard deviations.
+        off: [T, 6] step from the pose on the hinge to the pose that the frame alone has near it.
+        agreement: share of the free track's frames whose image positions the hinge explains.
+    """
+
+    adjustment: Adjustment
+    tracked: NDArray[np.bool_]
+    quality: Array
+    misfit: Array
+    off: Array
+    agreement: float
+
+
+@one_thread()
+def track_hinge(
+    clip: Clip,
+    camera: Camera,
+    mesh: Mesh,
+    shape: Shape,
+    track: Track,
+    progress: Callable[[float], None] | None = None,
+    config: HingeTrackerConfig = DEFAULTS,
+) -> HingeTrack:
+    """Track a body on a hinge.
+
+    Args:
+        clip: T frames.
+        camera: of the clip; static.
+        mesh: of the body.
+        shape: points and symmetry of the body.
+        track: of the free body, with at least two tracked frames.
+        progress: receives the share of the work that is done.
+        config: settings.
+    """
+    report = progress or (lambda share: None)
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m)
+    rows = np.flatnonzero(track.tracked)
+    every = [_in_all_frames(start, rows, len(frames)) for start in starts]
+    images = HingeImages.of(frames, camera, mesh, track, config)
+    some = evenly(len(frames), config.start_frames)
+    tried = []
+    for number, start in enumerate(every):
+        tried.append(images.compared(start, some))
+        report(0.4 * (number + 1) / len(every))
+    best = max(tried, key=lambda each: each.gain).start
+    return images.adjusted(best, lambda share: report(0.4 + 0.6 * share))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A start that some frames have refined, and the evidence of these frames, nats."""
+
+    start: HingeStart
+    gain: float
+
+
+def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:
+    """Return a start with angles in all frames, interpolated where the free track was lost."""
+    return replace(start, angles=np.interp(np.arange(count), rows, np.unwrap(start.angles)))
+
+
+@dataclass(frozen=True)
+class HingeImages:
+    """The frames of a clip, the body, and the learned foreground."""
+
+    frames: FrameStore
+    camera: Camera
+    solid: Solid
+    foreground: Foreground
+    config: HingeTrackerConfig
+
+    @staticmethod
+    def of(frames: FrameStore, camera: Camera, mesh: Mesh, track: Track, config: HingeTrackerConfig) -> HingeImages:
+        """Learn the foreground from the silhouettes of a free track, which are right where its poses are not."""
+        foreground = Foreground.of(frames)
+        masks = {}
+        for i in foreground.rows.tolist():
+            drawing = draw(track.poses.pose[i].apply(mesh.vertices), mesh.faces) if track.tracked[i] else None
+            mask = None if drawing is None else drawing.in_frame(camera)
+            if mask is not None:
+                masks[i] = mask
+        return HingeImages(frames, camera, Solid.of(mesh), foreground.learned(masks), config)
+
+    def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        """Return what a start leads to in some frames, by the surfaces at once or by its edges first."""
+        return max(self._finer(start, rows), self._by_edges(start, rows), key=lambda each: each.gain)
+
+    def _by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        hinge, angles = start.hinge, start.angles[rows]
+        for reach in self.config.reaches:
+            hinge, angles, _ = self._round(hinge, angles, rows, partial(self._by_foreground, reach=reach), 0.3)
+        for _ in range(self.config.start_rounds):
+            hinge, angles, _ = self._round(hinge, angles, rows, self._by_contour, 0.1)
+        later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
+        return self._finer(HingeStart(hinge, start.angles + later, start.agreement), rows)
+
+    def _finer(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        """Return the hinge that the surfaces in some frames lead to from a start, and their evidence."""
+        hinge, angles = start.hinge, start.angles[rows]
+        cue = self._cue_of_surfaces(rows, hinge.poses(angles), self.config.margins_px[0])
+        for _ in range(self.config.start_rounds):
+            hinge, angles, _ = self._round(hinge, angles, rows, cue, 0.1)
+        poses = hinge.poses(angles)
+        gain = sum(found.gain for k, i in enumerate(rows.tolist()) if (found := cue(i, poses[k])) is not None)
+        later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
+        return Candidate(HingeStart(hinge, start.angles + later, start.agreement), gain)
+
+    def adjusted(self, start: HingeStart, report: Callable[[float], None]) -> HingeTrack:
+        """Fit hinge and angles to all frames, until neither moves."""
+        config, every = self.config, np.arange(len(self.frames))
+        hinge, angles = start.hinge, start.angles
+        rows = evenly(len(self.frames), config.fine_frames)
+        some = angles[rows]
+        cue: PoseCue = self._by_contour
+        for k in range(config.max_rounds):
+            if k < 2 * len(config.margins_px) and k % 2 == 0:
+                cue = self._cue_of_surfaces(rows, hinge.poses(some), config.margins_px[k // 2])
+            hinge, some, moved = self._round(hinge, some, rows, cue, 0.1)
+            report(0.8 * (k + 1) / config.max_rounds)
+            if moved < config.still and k >= 2 * len(config.margins_px):
+                break
+        angles = angles + np.interp(every, rows, some - angles[rows])
+        for _ in range(2):
+            angles = self._turned(hinge, angles, every, cue)
+        poses = hinge.poses(angles)
+        information, pull = self._models(every, poses, cue)
+        overlap = np.array(list(side_by_side(lambda i: self._seen(i).judged(poses[i], None).overlap, every.tolist())))
+        off = _best(information, pull)
+        misfit = np.sqrt(np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1])
+        tracked = (overlap > config.lost_overlap) & (np.trace(information, axis1=1, axis2=2) > 0.0)
+        return HingeTrack(adjusted(hinge, angles, information, pull), tracked, overlap, misfit, off, start.agreement)
+
+    def _round(
+        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, most: float
+    ) -> tuple[Hinge, Array, float]:
+        """Return hinge and angles [n] of some frames after a step, and how far it moved the poses."""
+        step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=most)
+        return step.hinge, step.angles, step.moved
+
+    def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> Array:
+        """Return angles [n] of some frames after a step on a known hinge."""
+        information, pull = self._models(rows, hinge.poses(angles), cue)
+        slope = hinge.slopes(angles)[..., -1]
+        curvature = np.einsum("ti,tij,tj->t", slope, information, slope)
+        return np.asarray(angles + np.clip((slope * pull).sum(axis=-1) / np.maximum(curvature, 1e-9), -0.3, 0.3))
+
+    def _seen(self, i: int) -> FrameForeground:
+        frame = self.frames[i]
+        return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
+
+    def _models(self, rows: NDArray[np.int64], poses: Pose, cue: PoseCue) -> tuple[Array, Array]:
+        """Return information [n, 6, 6] and pull [n, 6] of frames about poses [n]; zero where a frame states nothing.
+
+        Frames that disagree with the hinge count less.
+        """
+
+        each = list(side_by_side(lambda k: cue(int(rows[k]), poses[k]) or NOTHING, range(len(rows))))
+        information, pull = np.stack([found.information for found in each]), np.stack([found.pull for found in each])
+        off = _best(information, pull)
+        squares = np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1]
+        usual = max(float(np.median(squares)), 1e-12)
+        weight = 1.0 / (1.0 + squares / (usual * self.config.robust_sigma**2))
+        return weight[:, None, None] * information, weight[:, None] * pull
+
+    def _cue_of_surfaces(self, rows: NDArray[np.int64], poses: Pose, margin_px: int) -> PoseCue:
+        """Return the cue of surfaces before the background that some frames show beside the body at poses [n]."""
+        shown = [self.frames[i] for i in rows.tolist()]
+        unlike = [self.foreground.log_ratio(frame) < -self.config.unlike_nats for frame in shown]
+        backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
+
+        def cue(i: int, pose: Pose) -> PoseModel | None:
+            return pose_model(self.frames[i], backdrop, self.camera, self.solid, pose)
+
+        return cue
+
+    def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
+        """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""
+        seen, mesh = self._seen(i), self.solid.mesh
+        config = seen.config
+        drawing = draw(pose.apply(mesh.vertices), mesh.faces)
+        contour = None if drawing is None else occluding_contour(drawing, self.camera)
+        if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
+            return None
+        reach_px = max(config.min_reach_px, reach * contour.size_px)
+        mean, variance = edge_places(
+            seen.log_ratio, contour.pixels, contour.normals, reach_px, config.steps, config.correlated_px
+        )
+        level, same = variance_level(mean, variance, 0.3, 20)
+        jacobian = slopes(contour.points, contour.along, pose.translation)
+        jacobian = np.concatenate([jacobian, np.ones((len(jacobian), 1))], axis=1)
+        gradient, hessian = normal_equations(-mean, jacobian, variance * level, _ROBUST_LINE)
+        gradient, hessian = gradient / same, hessian / same
+        wider = hessian[6, 6] + self.config.wider_px**-2.0
+        by_width = hessian[:6, 6] / wider
+        information = hessian[:6, :6] - np.outer(by_width, hessian[6, :6])
+        return PoseModel(information, by_width * gradient[6] - gradient[:6], 0.0)
+
+    def _by_contour(self, i: int, pose: Pose) -> PoseModel | None:
+        """Return what the contour cue states about a pose, without the prior that keeps its search near."""
+        prior = np.diag(np.array(self.config.prior_std) ** -2.0)
+        settings = replace(CONTOUR_DEFAULTS, max_rounds=self.config.edge_rounds)
+        found = fit_contour(self.frames[i], self.camera, self.solid, pose, prior=prior, config=settings)
+        if found is None:
+            return None
+        information = found.information / found.overconfidence
+        return PoseModel(information, (information + prior) @ pose.step_to(found.pose), 0.0)
+
+
+def _best(information: Array, pull: Array) -> Array:
+    """Return the steps [T, 6] to the best poses of quadratic models, near zero along what they do not determine."""
+    weak = 1e-3 * np.eye(6) * np.maximum(np.trace(information, axis1=1, axis2=2), 1e-9)[:, None, None] / 6.0
+    return np.asarray(np.linalg.solve(information + weak, pull[..., None])[..., 0])
