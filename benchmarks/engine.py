@@ -71,7 +71,7 @@ class Row:
 
 def make(size: int) -> SoftBody:
     """Return a box of about `size` tets."""
-    return SoftBody(*box_tets(SIZE_M, CELLS[size]))
+    return SoftBody(*box_tets(SIZE_M, CELLS[size]), elements="linear")
 
 
 def ours(body: SoftBody, intervals: int, precision: Any, device: str) -> Timing:

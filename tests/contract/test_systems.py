@@ -27,8 +27,9 @@ OPTIONS: dict[str, tuple[dict, ...]] = {
     "articulated": ({}, {"base": "free"}),
     "soft_body": (
         {},
+        {"elements": "linear"},
         {"moduli": "lame", "pinned": (0, 1, 2, 3), "load_vertices": (8, 9), "muscles": [0, -1] * 6},
-        {"locking": "nodal", "ground": True, "per_vertex_mass": True, "muscles": [0, 1, 1] * 4},
+        {"elements": "linear", "locking": "nodal", "ground": True, "per_vertex_mass": True, "muscles": [0, 1, 1] * 4},
     ),
 }
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]

@@ -8,7 +8,7 @@ import numpy as np
 
 from vid2phys.engine.constants import RISP_ROD
 from vid2phys.engine.system import Capabilities
-from vid2phys.engine.systems._tets import Locking, TetBody
+from vid2phys.engine.systems._tets import Elements, Locking, TetBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.errors import UsageError
 from vid2phys.types import Array
@@ -44,6 +44,7 @@ class Rod(TetBody):
         cells: tuple[int, int, int] = (4, 1, 1),
         *,
         size_m: tuple[float, float, float] = RISP_ROD.size_m,
+        elements: Elements = "linear",
         locking: Locking = "none",
         values: dict[str, float] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class Rod(TetBody):
             load_vertices=np.flatnonzero(place == cells[0] // 2),
             muscles=None,
             moduli="young",
+            elements=elements,
             locking=locking,
             ground=False,
             per_vertex_mass=False,

@@ -10,7 +10,7 @@ import numpy as np
 from vid2phys import geometry
 from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._particles import Indices
-from vid2phys.engine.systems._tets import Locking, Moduli, TetBody
+from vid2phys.engine.systems._tets import Elements, Locking, Moduli, TetBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.errors import UsageError
 from vid2phys.types import Array
@@ -62,6 +62,7 @@ class SoftBody(TetBody):
         pinned: Indices | tuple[int, ...] = (),
         load_vertices: Indices | tuple[int, ...] | None = None,
         muscles: Indices | None = None,
+        elements: Elements = "quadratic",
         moduli: Moduli = "young",
         locking: Locking = "none",
         ground: bool = False,
@@ -82,6 +83,7 @@ class SoftBody(TetBody):
             pinned=pinned,
             load_vertices=load_vertices,
             muscles=muscles,
+            elements=elements,
             moduli=moduli,
             locking=locking,
             ground=ground,
