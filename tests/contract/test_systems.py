@@ -25,6 +25,7 @@ OPTIONS: dict[str, tuple[dict, ...]] = {
     "rigid_contact": ({}, {"bodies": (Sphere(0.03), Box((0.02, 0.03, 0.04))), "has_actions": False}),
     "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
     "articulated": ({}, {"base": "free"}),
+    "rod": ({"cells": (4, 1, 1), "elements": "linear"},),
     "soft_body": (
         {},
         {"elements": "linear"},

@@ -107,7 +107,9 @@ def test_activation_is_in_the_volume_term() -> None:
 
 
 def test_a_flattened_and_an_inverted_tet_push_back() -> None:
-    body = SoftBody(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]), np.array([[0, 1, 2, 3]]), elements="linear")
+    body = SoftBody(
+        np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]), np.array([[0, 1, 2, 3]]), elements="linear"
+    )
     parameters = values(body, gravity=0.0)
     for height in (0.0, -0.5):
         x = body.rest_m * np.array([1.0, 1.0, height])
@@ -325,7 +327,9 @@ def test_a_released_beam_rings_at_its_first_frequency() -> None:
 
     vertices, tets = box_tets((1.0, 0.2, 0.2), (10, 2, 2))
     free = np.repeat(vertices[:, 0] > 0.0, 3)
-    body = SoftBody(vertices, tets, pinned=tuple(np.flatnonzero(vertices[:, 0] == 0.0)), elements="linear", locking="nodal")
+    body = SoftBody(
+        vertices, tets, pinned=tuple(np.flatnonzero(vertices[:, 0] == 0.0)), elements="linear", locking="nodal"
+    )
     parameters = values(body, young_modulus=1e6, poisson_ratio=0.3, gravity=0.0, damping=0.0)
     inner = stiffness(body, parameters)[np.ix_(free, free)]
     masses = np.repeat(body.masses(parameters), 3)[free]

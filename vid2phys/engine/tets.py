@@ -15,7 +15,16 @@ from vid2phys.types import Array
 
 Indices = NDArray[np.int64]
 EDGES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))  # of a tet; node 4 + i is in the middle of edge i
-_EIGHTHS = ((0, 4, 5, 6), (4, 1, 7, 8), (5, 7, 2, 9), (6, 8, 9, 3), (4, 9, 5, 6), (4, 9, 6, 8), (4, 9, 8, 7), (4, 9, 7, 5))
+_EIGHTHS = (
+    (0, 4, 5, 6),
+    (4, 1, 7, 8),
+    (5, 7, 2, 9),
+    (6, 8, 9, 3),
+    (4, 9, 5, 6),
+    (4, 9, 6, 8),
+    (4, 9, 8, 7),
+    (4, 9, 7, 5),
+)
 _GAUSS = 0.58541019662496845  # the largest barycentric coordinate of each of four points (Keast, 1986)
 QUADRATIC_SHARES = np.array([1 / 36] * 4 + [4 / 27] * 6)
 """Share of a quadratic tet's mass at each of its nodes (Hinton, Rock and Zienkiewicz, 1976)."""
@@ -95,7 +104,7 @@ def shape_gradients(vertices: Array, tets: Indices) -> Array:
 
 
 def quadratic_nodes(vertices: Array, tets: Indices) -> tuple[Array, Indices]:
-    """Return the nodes [N, 3] of quadratic tets, vertices first and middles of edges after them, and the tets [T, 10]."""
+    """Return the nodes [N, 3] and tets [T, 10] of quadratic tets: vertices first, then middles of edges."""
     edges = np.sort(tets[:, EDGES].reshape(-1, 2), axis=1)
     unique, middle = np.unique(edges, axis=0, return_inverse=True)
     nodes = np.concatenate([vertices, vertices[unique].mean(axis=1)])

@@ -71,8 +71,8 @@ class TetStepEquations:
 
         def explicit_step(state: Array, others: Array) -> tuple[Array, Array]:
             x, v, forces = state[:size], state[size:], np.zeros(size)
-            places = (a.reshape(-1, 3) for a in (forces, x, v))
-            fem_matrix.add_forces(*places, self._points, *material)
+            places = (forces.reshape(-1, 3), x.reshape(-1, 3), v.reshape(-1, 3))
+            fem_matrix.add_forces(*(*places, self._points, *material))
             if body.ground:
                 fem_cpu.add_contact(x, v, scene.law, step_s, forces)
             return scene.free * v + scene.over_mass * forces + scene.push, others
@@ -90,9 +90,7 @@ class TetStepEquations:
         if self._nodal:
             pressures += 0.25 * (impedances * others)[body.point_nodes].sum(axis=1)
         entries = np.zeros(len(self.pattern.indices))
-        fem_matrix.add_points(
-            *(entries, self._places, x, v, self._points, pressures, impedances, *moduli, eta, step_s)
-        )
+        fem_matrix.add_points(*(entries, self._places, x, v, self._points, pressures, impedances, *moduli, eta, step_s))
         if body.ground:
             law = parameters[layout["contact"] : layout["contact"] + 4]
             fem_matrix.add_contact(entries, self._own, x, v, law, step_s)

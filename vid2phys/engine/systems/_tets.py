@@ -223,9 +223,9 @@ class TetBody(ParticleSystem):
         """See `System.longest_step_s`.
 
         The fastest mode of the whole body is no faster than that of any of its elements alone (Irons & Treharne, 1971).
-        Of a tet with Lame's moduli and lumped mass its square is at most (lambda sum |g_i|^2 + 2 mu s^2) / rho, averaged
-        over its points, where g_i are the gradients of its shape functions (of a linear tet the reciprocals of its
-        heights) over the roots of the nodes' shares of its mass, and s their largest singular value.
+        Of a tet with Lame's moduli and lumped mass its square is at most (lambda sum |g_i|^2 + 2 mu s^2) / rho, a mean
+        over its points. Here g_i are the gradients of its shape functions over the roots of the nodes' shares of its
+        mass, and s is their largest singular value.
         """
         p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
         mu, lam = self.lame(parameters)
