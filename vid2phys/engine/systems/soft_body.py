@@ -127,7 +127,7 @@ def from_file(path: str | Path, units: str = "m") -> SoftBody:
     """Return a body by a mesh of tets (.msh, .vtk, .vtu, .mesh ...), free to fall on the ground.
 
     A closed surface (OBJ, STL, PLY ...) is filled with tets if pytetwild is installed (pip install 'vid2phys[volume]').
-    The ground is about as stiff as the tets: with the mean edge h and mass m of a vertex, k_e = E h at the default E;
+    The ground is about as stiff as the tets: with the mean distance h and mass m of vertices, k_e = E h at the default E;
     k_d = 0.2 sqrt(k_e m) and k_f = sqrt(k_e m).
     """
     from vid2phys.io.volume import load_volume
@@ -135,7 +135,7 @@ def from_file(path: str | Path, units: str = "m") -> SoftBody:
     volume = load_volume(path, units)
     free = SoftBody(volume.vertices, volume.tets)
     p = free.parameters()
-    edges = volume.vertices[volume.tets] - volume.vertices[np.roll(volume.tets, 1, axis=1)]
+    edges = free.rest_m[free.elements] - free.rest_m[np.roll(free.elements, 1, axis=1)]
     k_e = p["young_modulus"].value * float(np.linalg.norm(edges, axis=-1).mean())
     critical = float(np.sqrt(k_e * free.masses(p.vector).mean()))
     contact = {"k_e": k_e, "k_d": 0.2 * critical, "k_f": critical}
