@@ -120,7 +120,7 @@ class SimulateConfig(MeshOptions, CameraOptions, BodyOptions):
     step: float | None = None
     """Longest time step, s (default: stable, at most 1/rate)."""
     integrator: str | None = None
-    """rk4, semi_implicit_euler or implicit_euler (default: its own)."""
+    """rk4, semi_implicit_euler, implicit_euler ... (default: its own)."""
     fps: float = 30.0
     """Frames of the clip a second."""
     out: Path | None = None

@@ -229,3 +229,12 @@ def step_semi_implicit_euler(
     for axis in range(3):
         next_states[row, 3 * vertex + axis] = x[axis] + h * v_next[axis]
         next_states[row, 3 * (count + vertex) + axis] = v_next[axis]
+
+
+@wp.kernel
+def mirror(
+    states: wp.array2d(dtype=wp.float64), middle: wp.array2d(dtype=wp.float64), ends: wp.array2d(dtype=wp.float64)
+) -> None:
+    """Compute the ends of steps from their middles."""
+    row, i = wp.tid()
+    ends[row, i] = wp.float64(2.0) * middle[row, i] - states[row, i]

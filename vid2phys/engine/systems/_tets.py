@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from vid2phys.engine.implicit import launch_implicit_euler
-from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.implicit import launch_implicit_euler, launch_implicit_midpoint
+from vid2phys.engine.system import Capabilities, Integrator, is_implicit
 from vid2phys.engine.systems._particles import (
     CONTACT_NEEDS,
     CONTACT_PARAMETERS,
@@ -63,7 +63,7 @@ class TetBody(ParticleSystem):
     and `elements`, which carry points and surface, are the eight linear tets that nodes divide each of them into.
     """
 
-    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler")
+    integrators: tuple[Integrator, ...] = ("semi_implicit_euler", "implicit_euler", "implicit_midpoint")
 
     def __init__(
         self,
@@ -192,9 +192,9 @@ class TetBody(ParticleSystem):
         integrator: Integrator,
     ) -> None:
         """See `System.launch_step`; explicit: four launches, six with averaged pressure."""
-        if integrator == "implicit_euler":
-            inputs = [states, controls, parameters, dt_s, next_states]
-            launch_implicit_euler(self, *inputs, step=step, fraction=fraction)
+        if is_implicit(integrator):
+            launch = launch_implicit_euler if integrator == "implicit_euler" else launch_implicit_midpoint
+            launch(self, states, controls, parameters, dt_s, next_states, step=step, fraction=fraction)
             return
         from vid2phys.engine.kernels import fem
 

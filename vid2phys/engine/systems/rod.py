@@ -37,7 +37,7 @@ class Rod(TetBody):
     """
 
     name = "rod"
-    integrators = ("implicit_euler", "semi_implicit_euler")
+    integrators = ("implicit_euler", "semi_implicit_euler", "implicit_midpoint")
 
     def __init__(
         self,

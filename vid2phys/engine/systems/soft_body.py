@@ -96,6 +96,8 @@ class SoftBody(TetBody):
             per_vertex_mass=per_vertex_mass,
             values=values or {},
         )
+        if self.quadratic and not ground:
+            self.integrators = ("implicit_midpoint", "implicit_euler", "semi_implicit_euler")
 
     @property
     def capabilities(self) -> Capabilities:
