@@ -29,7 +29,7 @@ from vid2phys.engine.kernels.runtime import wp
 class Mesh:
     """Nodes [P, N] of integration points, gradients [P, N] of their shape functions, volumes [P], 1 where a point is
     central [P], muscles [P] (-1: none); places of vertex v are slots[starts[v] : starts[v + 1]], a slot being N point +
-    node. By vertex: volume, 1 where it is free (0 where pinned), its share of the external force.
+    node. By vertex: volume, mass of a load, 1 where it is free (0 where pinned), its share of the external force.
     """
 
     nodes: wp.array2d(dtype=wp.int32)
@@ -40,6 +40,7 @@ class Mesh:
     starts: wp.array(dtype=wp.int32)
     slots: wp.array(dtype=wp.int32)
     nodal_volumes: wp.array(dtype=wp.float64)
+    added_kg: wp.array(dtype=wp.float64)
     free: wp.array(dtype=wp.float64)
     load_shares: wp.array(dtype=wp.float64)
 
@@ -223,7 +224,7 @@ def step_semi_implicit_euler(
         law = ContactLaw(parameters[i, c], parameters[i, c + 1], parameters[i, c + 2], parameters[i, c + 3])
         force += ground_force(x, v, h, law)
     volume = wp.where(layout.mass_by_vertex == 1, wp.float64(1.0), mesh.nodal_volumes[vertex])
-    mass = volume * parameters[i, layout.mass + layout.mass_by_vertex * vertex]
+    mass = volume * parameters[i, layout.mass + layout.mass_by_vertex * vertex] + mesh.added_kg[vertex]
     acceleration = force / mass - wp.vec3d(wp.float64(0.0), wp.float64(0.0), parameters[i, 3])
     v_next = mesh.free[vertex] * (v + h * acceleration)
     for axis in range(3):

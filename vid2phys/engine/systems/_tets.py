@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class TetBody(ParticleSystem):
     and `elements`, which carry points and surface, are the eight linear tets that nodes divide each of them into.
     """
 
-    integrators: tuple[Integrator, ...] = ("semi_implicit_euler", "implicit_euler", "implicit_midpoint")
+    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler", "implicit_midpoint")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class TetBody(ParticleSystem):
         per_vertex_mass: bool,
         values: dict[str, float],
         elements: Elements = "linear",
+        load_kg: float = 0.0,
     ) -> None:
         for option, value, known in (
             ("moduli", moduli, ("young", "lame")),
@@ -105,6 +106,7 @@ class TetBody(ParticleSystem):
         self.locking: Locking = locking
         self.ground, self.per_vertex_mass = ground, per_vertex_mass
         self.load_shares = _shares(load_vertices, len(self.rest_m))
+        self.added_kg: Array = load_kg * self.load_shares
         muscles = _muscles(muscles, len(tets))
         self._integrate(nodes, muscles)
         self._values = values
@@ -277,8 +279,8 @@ class TetBody(ParticleSystem):
         """Return the mass of every vertex [V] kg for one vector of parameters [P]."""
         values = np.asarray(parameters, dtype=float)
         if self.per_vertex_mass:
-            return values[-len(self.rest_m) :]
-        return np.asarray(values[-1] * self.nodal_volumes)
+            return values[-len(self.rest_m) :] + self.added_kg
+        return np.asarray(values[-1] * self.nodal_volumes + self.added_kg)
 
     def layout(self) -> dict[str, int]:
         """Return where parameters begin and which options hold, as the kernels want it (`fem.Layout`)."""
@@ -319,6 +321,7 @@ class TetBody(ParticleSystem):
                 ("starts", starts, wp.int32),
                 ("slots", slots, wp.int32),
                 ("nodal_volumes", self.nodal_volumes, wp.float64),
+                ("added_kg", self.added_kg, wp.float64),
                 ("free", self.free, wp.float64),
                 ("load_shares", self.load_shares, wp.float64),
             ):

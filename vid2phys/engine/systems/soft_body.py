@@ -9,9 +9,9 @@ import numpy as np
 
 from vid2phys import geometry
 from vid2phys.engine.system import Capabilities
-from vid2phys.engine.systems._particles import Indices
+from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, Indices
 from vid2phys.engine.systems._tets import Elements, Locking, Moduli, TetBody
-from vid2phys.engine.tets import box_tets
+from vid2phys.engine.tets import box_tets, eighths, quadratic_nodes
 from vid2phys.errors import UsageError
 from vid2phys.types import Array
 
@@ -71,18 +71,20 @@ class SoftBody(TetBody):
         locking: Locking = "none",
         ground: bool = False,
         per_vertex_mass: bool = False,
+        load_kg: float = 0.0,
         values: dict[str, float] | None = None,
     ) -> None:
         """vertices [V, 3] m and tets [T, 4] of the shape at rest; a box of 0.4 x 0.2 x 0.2 m when neither is given.
 
         pinned, load_vertices: of quadratic tets, the middle of an edge goes with its ends.
 
-        values: defaults of the parameters, by name.
+        load_kg: a mass that `load_vertices` share beside their own. values: defaults of the parameters, by name.
         """
         if (vertices is None) != (tets is None):
             raise UsageError("vertices without tets, or tets without vertices", "both or neither", "give both")
         if vertices is None or tets is None:
             vertices, tets = box_tets(_SIZE_M, _CELLS)
+        self.given = np.array(vertices, dtype=float), np.array(tets, dtype=np.int64)
         super().__init__(
             vertices,
             tets,
@@ -94,10 +96,37 @@ class SoftBody(TetBody):
             locking=locking,
             ground=ground,
             per_vertex_mass=per_vertex_mass,
+            load_kg=load_kg,
             values=values or {},
         )
         if self.quadratic and not ground:
-            self.integrators = ("implicit_midpoint", "implicit_euler", "semi_implicit_euler")
+            self.integrators = ("implicit_midpoint", "implicit_euler", "semi_implicit_euler")  # type: ignore[misc]
+
+    def with_clamps(self, pinned: Indices, loaded: Indices | None, load_kg: float) -> SoftBody:
+        """Return the body with these vertices pinned, a mass [kg] on others, and no ground or muscles."""
+        vertices, tets = self.given
+        kept = {name: value for name, value in self._values.items() if name not in CONTACT_PARAMETERS}
+        return SoftBody(
+            vertices,
+            tets,
+            pinned=pinned[pinned < len(vertices)],
+            load_vertices=None if loaded is None else loaded[loaded < len(vertices)],
+            elements="quadratic" if self.quadratic else "linear",
+            moduli=self.moduli,
+            load_kg=load_kg,
+            values=kept,
+        )
+
+    def refined(self) -> SoftBody:
+        """Return a clamped body with eight tets in place of each; vertices at rest remain the first ones."""
+        nodes, tets = self.rest_m, self.elements
+        if not self.quadratic:
+            nodes, of_tets = quadratic_nodes(*self.given)
+            tets = eighths(of_tets)
+        finer = SoftBody(nodes, tets, elements="quadratic" if self.quadratic else "linear", moduli=self.moduli,
+                         values=self._values)  # fmt: skip
+        loaded = np.flatnonzero(self.load_shares) if self.added_kg.any() else None
+        return finer.with_clamps(self.pinned, loaded, float(self.added_kg.sum()))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -129,8 +158,8 @@ def from_file(path: str | Path, units: str = "m") -> SoftBody:
     """Return a body by a mesh of tets (.msh, .vtk, .vtu, .mesh ...), free to fall on the ground.
 
     A closed surface (OBJ, STL, PLY ...) is filled with tets if pytetwild is installed (pip install 'vid2phys[volume]').
-    The ground is about as stiff as the tets: with the mean distance h and mass m of vertices, k_e = E h at the default E;
-    k_d = 0.2 sqrt(k_e m) and k_f = sqrt(k_e m).
+    The ground is about as stiff as the tets: with the mean distance h and mass m of vertices, k_e = E h at the default
+    E; k_d = 0.2 sqrt(k_e m) and k_f = sqrt(k_e m).
     """
     from vid2phys.io.volume import load_volume
 
