@@ -8,7 +8,7 @@ import meshio
 import numpy as np
 import pytest
 
-from vid2phys.commands.clamps import held
+from vid2phys.commands.clamps import clamped
 from vid2phys.commands.fit_recording import fit_recording
 from vid2phys.engine.systems.pendulum import Pendulum
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -54,7 +54,7 @@ def test_modulus_of_a_bar_that_is_let_go_in_little_gravity(tmp_path: Path) -> No
 
 
 def test_clamps_and_loads_hold_what_they_name() -> None:
-    bar = held(body(), ("x<0.001",), "0.05@x>0.199")
+    bar = clamped(body(), ("x<0.001",), "0.05@x>0.199")
     assert isinstance(bar, SoftBody)
     np.testing.assert_array_equal(np.sort(bar.pinned), np.flatnonzero(bar.rest_m[:, 0] == 0.0))
     parameters = bar.parameters().with_values({"density": DENSITY}).vector
@@ -63,6 +63,11 @@ def test_clamps_and_loads_hold_what_they_name() -> None:
     finer = bar.refined()
     assert finer.masses(parameters).sum() == pytest.approx(0.05 + DENSITY * LENGTH * SIDE**2)
     np.testing.assert_array_equal(np.sort(finer.pinned), np.flatnonzero(finer.rest_m[:, 0] == 0.0))
+
+
+def test_two_moduli_of_a_bending_bar_are_called_ambiguous() -> None:
+    assert "hardly told apart" in body().ambiguity(("young_modulus", "poisson_ratio"))
+    assert not body().ambiguity(("young_modulus", "damping"))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +85,6 @@ def test_clamps_that_hold_nothing_are_one_line(
     clamps: tuple[str, ...], load: str | None, words: str, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind, match=words):
-        held(body(), clamps, load)
+        clamped(body(), clamps, load)
     with pytest.raises(UsageError, match="body of tets"):
-        held(Pendulum(), ("x<0",), None)
+        clamped(Pendulum(), ("x<0",), None)

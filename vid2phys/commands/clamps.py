@@ -21,7 +21,7 @@ _REGION = re.compile(r"\s*([xyz])\s*([<>])=?\s*([^<>=]+)")
 _FORM = "an axis, < or >, and metres"
 
 
-def held(system: System, clamps: tuple[str, ...], load: str | None) -> System:
+def clamped(system: System, clamps: tuple[str, ...], load: str | None) -> System:
     """Return the system with faces clamped, without a ground, and with a load such as `0.052@x>0.095` (kg, region).
 
     Raises UsageError for a system that is no body of tets and for regions of another form, InputError for clamps that

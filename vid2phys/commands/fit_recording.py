@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Actions, Estimate, Parameters
 
 SCHEMA = "vid2phys.recorded/1"
-_SETTLED, _MOST_VERTICES = 0.01, 1500  # of values on finer meshes, and of a mesh that is refined once more
+_STABLE_SHARE, _MOST_VERTICES = 0.01, 1500  # of values on finer meshes, and of a mesh that is refined once more
 _STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
 _EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
 _MOST_STEPS_S = 3000  # of integration, one after the other in a rollout, for each second of a fit: 20 rollouts in all
@@ -75,11 +75,14 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
     progress("reading inputs")
     given = _read_given(config)
     motions, lines = given.read(config)
+    told_apart = getattr(given.system, "ambiguity", None)
+    if told_apart is not None and (line := told_apart(config.fit)):
+        lines.append(warning(line))
     lines += _driven_by(given, motions, config.hold)
     _require_short(given.system, given.parameters, motions, max(config.most_seconds, MOST_SECONDS))
     progress("fitting")
     begin = time.monotonic()
-    found, given, refinement = _refined_until_settled(given, motions, config, end)
+    found, given, refinement = _refined_until_stable(given, motions, config, end)
     now = time.monotonic()
     if not _well(found) and now < end and (columns := _in_radians(given.system, motions)):
         progress("fitting, angles as degrees")
@@ -170,7 +173,7 @@ def _fitted(given: _Given, motions: list[Recording], config: FitRecordingConfig,
     return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
 
 
-def _refined_until_settled(
+def _refined_until_stable(
     given: _Given, motions: list[Recording], config: FitRecordingConfig, end: float
 ) -> tuple[RecordedFit, _Given, tuple[dict[str, float], ...]]:
     """Return the fit, of a body of tets with markers again on finer meshes until no fitted value moves by 1 %."""
@@ -182,8 +185,8 @@ def _refined_until_settled(
     def values(fit: RecordedFit, system: System) -> dict[str, float]:
         return {"vertices": len(system.rest_m)} | {n: fit.parameters[n].value for n in config.fit}  # type: ignore[attr-defined]
 
-    path, settled = [values(found, given.system)], False
-    while not settled and path[-1]["vertices"] < _MOST_VERTICES and time.monotonic() < end:
+    path, stable = [values(found, given.system)], False
+    while not stable and path[-1]["vertices"] < _MOST_VERTICES and time.monotonic() < end:
         system = given.system.refined()  # type: ignore[attr-defined]
         size = len(system.tangent_names)
         motions = [replace(each, start=system.rest_state(), start_std=np.zeros(size)) for each in motions]
@@ -192,8 +195,8 @@ def _refined_until_settled(
         found = _fitted(given, motions, config, end)
         path.append(values(found, system))
         change = max(abs(path[-1][n] / path[-2][n] - 1.0) if path[-2][n] else 0.0 for n in config.fit)
-        settled = change < _SETTLED
-    if not settled:
+        stable = change < _STABLE_SHARE
+    if not stable:
         note = warning("finer meshes still move the values, or were not tried: see `refinement` of result.json")
         found = replace(found, notes=(*found.notes, note))
     return found, given, tuple(path)

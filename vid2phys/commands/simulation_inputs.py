@@ -202,9 +202,9 @@ def read_system(config: BodyOptions) -> tuple[System, tuple[str, ...]]:
     else:
         system, warned = listen(lambda: systems.from_file(config.system, body, config.body_units))
     if config.clamp or config.load:
-        from vid2phys.commands.clamps import held
+        from vid2phys.commands.clamps import clamped
 
-        system = held(system, config.clamp, config.load)
+        system = clamped(system, config.clamp, config.load)
     return system, tuple(warned)
 
 

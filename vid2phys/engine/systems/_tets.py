@@ -259,6 +259,16 @@ class TetBody(ParticleSystem):
         mu = first / (2.0 * (1.0 + second))
         return mu, 2.0 * mu * second / (1.0 - 2.0 * second)
 
+    def ambiguity(self, names: tuple[str, ...]) -> str:
+        """Return in words what a fit of these parameters together can hardly tell apart, "" where it can."""
+        pair = self.parameters().names[:2]
+        if not set(pair) <= set(names):
+            return ""
+        return (
+            f"{pair[0]} and {pair[1]} are hardly told apart by bending, which shows Young's modulus: the interval of "
+            f"{pair[1]} leaves out the mesh's error; give one of them with --set, or record stretch and narrowing"
+        )
+
     def shared(self, mu: float, lam: float) -> float:
         """Return the part of Lame's lambda [Pa] that is averaged over nodes, or acts at the centres of quadratic tets.
 
