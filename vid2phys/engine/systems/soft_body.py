@@ -99,7 +99,7 @@ class SoftBody(TetBody):
             load_kg=load_kg,
             values=values or {},
         )
-        if self.quadratic and not ground:
+        if self.quadratic and self.pinned.size:
             self.integrators = ("implicit_midpoint", "implicit_euler", "semi_implicit_euler")  # type: ignore[misc]
 
     def with_clamps(self, pinned: Indices, loaded: Indices | None, load_kg: float) -> SoftBody:
