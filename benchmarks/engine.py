@@ -71,7 +71,7 @@ class Row:
 
 def make(size: int) -> SoftBody:
     """Return a box of about `size` tets."""
-    return SoftBody(*box_tets(SIZE_M, CELLS[size]))
+    return SoftBody(*box_tets(SIZE_M, CELLS[size]), elements="linear")
 
 
 def ours(body: SoftBody, intervals: int, precision: Any, device: str) -> Timing:
@@ -189,7 +189,7 @@ def small_systems(device: str, quick: bool) -> Iterator[Row]:
 def rod(quick: bool) -> Iterator[Row]:
     """Return the seconds that implicit and explicit Euler take for one of the rod, and what they differ by."""
     for cells in ((16, 4, 4),) if quick else ((16, 4, 4), RISP_ROD.cells):
-        body = Rod(cells)
+        body = Rod(cells, elements="linear")
         parameters = body.parameters().with_values({"young_modulus": 1e7}).vector
         force = np.zeros((1, 100, 3))
         force[0, :, 2] = 0.5 * body.load_n(1e7) * (1.0 - np.cos(0.02 * np.pi * np.arange(1, 101)))

@@ -128,7 +128,7 @@ def _hand(_: Array, frames: int) -> Plan:
 
 def _rod(truth: Array, frames: int) -> Plan:
     """Push the rod up and down, 4 times a second, by what moves a rod of this stiffness by an eighth of its length."""
-    system, step_s = Rod(ROD_CELLS), RISP_ROD.step_s
+    system, step_s = Rod(ROD_CELLS, elements="linear"), RISP_ROD.step_s
     actions = np.zeros((frames, len(system.action_names)))
     load = system.load_n(float(YOUNG.to_si(truth)[0]))
     actions[:, 2] = load * np.sin(2.0 * np.pi * 4.0 * (np.arange(frames) + 0.5) * step_s)

@@ -73,7 +73,7 @@ def _shot(body: str, method: str = "physics") -> Shot:
     cells = CELLS[body]
     edge = _LENGTH_M / cells[0]
     vertices, tets = box_tets((_LENGTH_M, edge * cells[1], edge * cells[2]), cells)
-    system = SoftBody(vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0))
+    system = SoftBody(vertices, tets, elements="linear", pinned=np.flatnonzero(vertices[:, 0] == 0.0))
     camera = looking_at((0.5, -1.1, 0.4), (0.2, 0.07, 0.07), 0.26, _SIZE_PX)
     step_s = 0.5 * system.longest_step_s(system.parameters().vector)
     precision = "single" if method == "physics-single" else "double"

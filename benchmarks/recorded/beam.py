@@ -83,6 +83,7 @@ def beam(cells: tuple[int, int, int], locking: Locking = "nodal", load_kg: float
     options = {
         "pinned": np.flatnonzero(vertices[:, 0] == 0.0),
         "load_vertices": np.flatnonzero(vertices[:, 0] > SIZE_M[0] - 1e-9),
+        "elements": "linear",
         "locking": locking,
         "per_vertex_mass": True,
     }

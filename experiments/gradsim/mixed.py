@@ -139,7 +139,7 @@ def _system(kind: str, mesh: Mesh, throw: _Throw, ground: dict[str, float]) -> S
     if kind == "cloth":
         return Cloth(mesh.vertices, mesh.faces, pinned=(), ground=True, values=_SHEET | ground)
     material = {"lame_mu": throw.lame_mu, "lame_lambda": throw.lame_lambda, "damping": _VISCOSITY}
-    return SoftBody(*filled(mesh), moduli="lame", ground=True, values=material | ground)
+    return SoftBody(*filled(mesh), elements="linear", moduli="lame", ground=True, values=material | ground)
 
 
 def filled(mesh: Mesh) -> tuple[Array, NDArray[np.int64]]:

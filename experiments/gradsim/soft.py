@@ -70,7 +70,14 @@ def _soft(
     values = {"lame_mu": float(drawn[0]), "lame_lambda": float(drawn[1]), "damping": _DAMPING, "density": DENSITY}
     contact = {"k_e": 4e3, "k_d": 2.0, "k_f": 4.0, "mu": 0.5} if ground else {}
     system = SoftBody(
-        vertices, tets, pinned=pinned, moduli="lame", ground=ground, per_vertex_mass=True, values=values | contact
+        vertices,
+        tets,
+        elements="linear",
+        pinned=pinned,
+        moduli="lame",
+        ground=ground,
+        per_vertex_mass=True,
+        values=values | contact,
     )
     parameters = system.parameters()
     masses = DENSITY * system.nodal_volumes * varying(rng, vertices)

@@ -14,7 +14,7 @@ from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.layout import NO_RATE, rates
 from vid2phys.engine.rollout import linearize, rollout, simulate
 from vid2phys.engine.stepping import run_interval
-from vid2phys.engine.system import BODY, WORLD, System
+from vid2phys.engine.system import BODY, WORLD, System, is_implicit
 from vid2phys.engine.systems.rigid_contact import Box, Sphere
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.types import Array
@@ -25,10 +25,12 @@ OPTIONS: dict[str, tuple[dict, ...]] = {
     "rigid_contact": ({}, {"bodies": (Sphere(0.03), Box((0.02, 0.03, 0.04))), "has_actions": False}),
     "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
     "articulated": ({}, {"base": "free"}),
+    "rod": ({"cells": (4, 1, 1), "elements": "linear"},),
     "soft_body": (
         {},
+        {"elements": "linear"},
         {"moduli": "lame", "pinned": (0, 1, 2, 3), "load_vertices": (8, 9), "muscles": [0, -1] * 6},
-        {"locking": "nodal", "ground": True, "per_vertex_mass": True, "muscles": [0, 1, 1] * 4},
+        {"elements": "linear", "locking": "nodal", "ground": True, "per_vertex_mass": True, "muscles": [0, 1, 1] * 4},
     ),
 }
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
@@ -330,7 +332,7 @@ def test_what_cannot_be_computed_is_refused(system: System) -> None:
         simulate(system, states, controls, outside, dt_s)
     with pytest.raises(UsageError, match="integrator"):
         simulate(system, states, controls, parameters, dt_s, integrator="leapfrog")
-    explicit = [name for name in system.integrators if name != "implicit_euler"]
+    explicit = [name for name in system.integrators if not is_implicit(name)]
     longest = system.longest_step_s(parameters)
     if explicit and np.isfinite(longest):
         with pytest.raises(UsageError, match="substeps or more"):

@@ -30,7 +30,7 @@ def soft() -> Scene:
     muscles = np.where(vertices[tets].mean(axis=1)[:, 0] > 0.1, 0, -1)
     values = {"lame_mu": 2e4, "lame_lambda": 3e4, "density": 300.0, "damping": 20.0}
     system = SoftBody(
-        vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0), muscles=muscles, moduli="lame",
+        vertices, tets, elements="linear", pinned=np.flatnonzero(vertices[:, 0] == 0.0), muscles=muscles, moduli="lame",
         per_vertex_mass=True, values=values,
     )  # fmt: skip
     shot = _shot(system, system.surface, (0.45, -1.0, 0.4), (0.15, 0.05, 0.05), 0.2, 4)

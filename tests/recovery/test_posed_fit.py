@@ -161,7 +161,7 @@ def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatc
 
 def small_rod() -> tuple[Rod, ModalBody]:
     """A rod of four cells, and four shapes that it may have."""
-    rod = Rod((4, 1, 1))
+    rod = Rod((4, 1, 1), elements="linear")
     place = rod.rest_m[:, 0] / rod.size_m[0] + 0.5
     shapes = [np.sin(np.pi * n * place) * np.sin(np.pi * place) for n in (1, 2)]
     modes = np.stack([np.outer(shape, axis) for shape in shapes for axis in np.eye(3)[1:]])

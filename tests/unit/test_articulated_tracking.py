@@ -41,12 +41,12 @@ def motions() -> Motions:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posed_modes, "_MOTIONS", 3)
         patch.setattr(posed_modes, "_STEPS", 12)
-        return find_motions(Rod((4, 1, 1)))
+        return find_motions(Rod((4, 1, 1), elements="linear"))
 
 
 @pytest.fixture(scope="module")
 def rod(motions: Motions) -> ModalBody:
-    return ModalBody(Rod((4, 1, 1)), motions)
+    return ModalBody(Rod((4, 1, 1), elements="linear"), motions)
 
 
 def seen_by(

@@ -24,7 +24,7 @@ def cantilever(cells: tuple[int, int, int] = (4, 1, 1), **options: object) -> So
     """0.4 x 0.1 x 0.1 m, clamped at x = 0, the force on its end face."""
     vertices, tets = box_tets((0.4, 0.1, 0.1), cells)
     pinned, end = np.flatnonzero(vertices[:, 0] == 0.0), np.flatnonzero(vertices[:, 0] > 0.4 - 1e-9)
-    return SoftBody(vertices, tets, pinned=pinned, load_vertices=end, **options)  # type: ignore[arg-type]
+    return SoftBody(vertices, tets, pinned=pinned, load_vertices=end, elements="linear", **options)  # type: ignore[arg-type]
 
 
 def run(body: SoftBody | Rod, force: Array, dt_s: float, **values: float) -> Array:
@@ -94,7 +94,7 @@ def test_equilibrium_under_a_large_load_is_a_least_energy() -> None:
 
 def test_energy_never_grows_without_input() -> None:
     rng = np.random.default_rng(3)
-    body = SoftBody(*box_tets((0.2, 0.2, 0.2), (2, 2, 2)))
+    body = SoftBody(*box_tets((0.2, 0.2, 0.2), (2, 2, 2)), elements="linear")
     parameters = body.parameters().with_values({"gravity": 0.0, "damping": 0.0}).vector
     values = (torch.tensor(v, dtype=torch.float64) for v in (1e5, 0.3, 0.0, 1000.0))
     oracle = Tets(torch.tensor(body.rest_m), torch.tensor(body.elements), *values)
@@ -113,7 +113,7 @@ def test_energy_never_grows_without_input() -> None:
 
 
 def test_ten_milliseconds_are_stable_at_ten_megapascals() -> None:
-    rod = Rod((8, 2, 2))
+    rod = Rod((8, 2, 2), elements="linear")
     force = np.array([0.0, 0.3, -1.0]) * rod.load_n(1e7)
     states = run(rod, np.tile(force, (60, 1)), 0.01, young_modulus=1e7)
     assert rod.longest_step_s(rod.parameters().with_values({"young_modulus": 1e7}).vector) < 1e-4
@@ -133,7 +133,7 @@ def test_ten_milliseconds_are_stable_at_ten_megapascals() -> None:
 
 
 def test_a_body_put_on_the_ground_stays_there() -> None:
-    body = SoftBody(ground=True, values={"k_d": 100.0})
+    body = SoftBody(elements="linear", ground=True, values={"k_d": 100.0})
     parameters = body.parameters().vector
     start = body.state(body.rest_m)[None]
     end = simulate(body, start, np.zeros((1, 300, 3)), parameters, 0.01, integrator="implicit_euler")[0, -1]
@@ -147,7 +147,7 @@ def test_a_body_put_on_the_ground_stays_there() -> None:
 @pytest.mark.parametrize("k_d", [3.0, 300.0])
 def test_a_body_lands_in_steps_of_a_hundredth_of_a_second_without_gaining_energy(k_d: float) -> None:
     vertices, tets = box_tets((0.2, 0.1, 0.1), (4, 2, 2))
-    body = SoftBody(vertices, tets, ground=True, values={"k_d": k_d, "k_e": 3e3, "k_f": 1.0})
+    body = SoftBody(vertices, tets, elements="linear", ground=True, values={"k_d": k_d, "k_e": 3e3, "k_f": 1.0})
     p = body.parameters().with_values({"young_modulus": 1e6}).vector
     lifted = vertices + np.array([0.0, 0.0, 0.1])
     lifted[:, 1] += 0.3 * lifted[:, 2]  # sheared
@@ -229,6 +229,7 @@ def dragon_skin(cells: tuple[int, int, int], load_kg: float = 0.0) -> SoftBody:
         tets,
         pinned=clamped,
         load_vertices=end,
+        elements="linear",
         locking="nodal",
         per_vertex_mass=True,
         values={"density": 1070.0, "poisson_ratio": 0.499},

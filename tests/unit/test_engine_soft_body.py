@@ -21,7 +21,7 @@ SIZE, CELLS = (0.3, 0.2, 0.1), (3, 2, 1)
 
 
 def block(**options: Any) -> SoftBody:
-    return SoftBody(*box_tets(SIZE, CELLS), **options)
+    return SoftBody(*box_tets(SIZE, CELLS), elements="linear", **options)
 
 
 def values(body: SoftBody, **given: float) -> Array:
@@ -107,7 +107,9 @@ def test_activation_is_in_the_volume_term() -> None:
 
 
 def test_a_flattened_and_an_inverted_tet_push_back() -> None:
-    body = SoftBody(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]), np.array([[0, 1, 2, 3]]))
+    body = SoftBody(
+        np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]), np.array([[0, 1, 2, 3]]), elements="linear"
+    )
     parameters = values(body, gravity=0.0)
     for height in (0.0, -0.5):
         x = body.rest_m * np.array([1.0, 1.0, height])
@@ -167,7 +169,7 @@ def test_loops_and_kernels_agree_where_vertices_touch_down() -> None:
 def test_threads_share_out_a_large_mesh() -> None:
     from vid2phys.engine.kernels.fem_cpu import LOOPS
 
-    body = SoftBody(*box_tets((0.4, 0.2, 0.2), (7, 5, 4)))  # 840 tets: two chunks
+    body = SoftBody(*box_tets((0.4, 0.2, 0.2), (7, 5, 4)), elements="linear")  # 840 tets: two chunks
     assert isinstance(body.compiled, TetIntervals)
     parameters, states = body.parameters().vector, body.sample_state(np.random.default_rng(5), 2)
     controls = np.ones((2, 2, 3))
@@ -243,7 +245,7 @@ def test_bad_meshes_are_refused() -> None:
         SoftBody(locking="magic")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="muscles"):
         SoftBody(muscles=[0, 2])
-    body = SoftBody(per_vertex_mass=True)
+    body = SoftBody(elements="linear", per_vertex_mass=True)
     masses = body.parameters().vector
     masses[-1] = -1.0
     with pytest.raises(UsageError, match="mass_11"):
@@ -256,7 +258,7 @@ def cantilever(cells: tuple[int, int, int], poisson: float, locking: str = "none
 
     vertices, tets = box_tets((1.0, 0.2, 0.2), cells)
     tip, clamped = np.flatnonzero(vertices[:, 0] == 1.0), vertices[:, 0] == 0.0
-    body = SoftBody(vertices, tets, locking=locking)  # type: ignore[arg-type]
+    body = SoftBody(vertices, tets, locking=locking, elements="linear")  # type: ignore[arg-type]
     parameters = values(body, young_modulus=1e6, poisson_ratio=poisson)
     matrix = stiffness(body, parameters)
     free = np.repeat(~clamped, 3)
@@ -325,7 +327,9 @@ def test_a_released_beam_rings_at_its_first_frequency() -> None:
 
     vertices, tets = box_tets((1.0, 0.2, 0.2), (10, 2, 2))
     free = np.repeat(vertices[:, 0] > 0.0, 3)
-    body = SoftBody(vertices, tets, pinned=tuple(np.flatnonzero(vertices[:, 0] == 0.0)), locking="nodal")
+    body = SoftBody(
+        vertices, tets, pinned=tuple(np.flatnonzero(vertices[:, 0] == 0.0)), elements="linear", locking="nodal"
+    )
     parameters = values(body, young_modulus=1e6, poisson_ratio=0.3, gravity=0.0, damping=0.0)
     inner = stiffness(body, parameters)[np.ix_(free, free)]
     masses = np.repeat(body.masses(parameters), 3)[free]
@@ -348,7 +352,7 @@ def test_the_surface_is_the_boundary_and_moves_with_its_vertices() -> None:
 
     vertices, tets = box_tets((0.3, 0.2, 0.1), (3, 2, 2))
     vertices = vertices + np.where(vertices[:, :1] > 0.25, [5.0, 0.0, 0.0], 0.0)  # ever so long tets
-    body = SoftBody(vertices, tets)
+    body = SoftBody(vertices, tets, elements="linear")
     assert body.surface is not None
     shell = trimesh.Trimesh(body.surface.vertices, body.surface.faces, process=False)
     assert shell.is_watertight

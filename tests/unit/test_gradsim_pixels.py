@@ -119,7 +119,7 @@ def test_points_of_several_bodies_and_of_vertices() -> None:
     second = RigidContact((Sphere(0.04),), planes=())
     placed = world_points(pair, torch.from_numpy(states), points, body=1)
     np.testing.assert_allclose(placed.numpy(), second.keypoints(states[:, 13:], points), atol=1e-12)
-    soft = SoftBody()
+    soft = SoftBody(elements="linear")
     states = soft.sample_state(np.random.default_rng(0), 2)
     placed = world_points(soft, torch.from_numpy(states), points)
     np.testing.assert_allclose(placed.numpy(), soft.keypoints(states, points), atol=1e-12)

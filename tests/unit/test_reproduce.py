@@ -63,7 +63,7 @@ def hand(tmp_path_factory: pytest.TempPathFactory) -> ArticulatedAdapter:
 @pytest.fixture(scope="module")
 def rod(tmp_path_factory: pytest.TempPathFactory) -> ArticulatedAdapter:
     """A coarse one that bends up and down and to the sides, in bows and waves."""
-    folder, plain = tmp_path_factory.mktemp("rod"), Rod((4, 1, 1))
+    folder, plain = tmp_path_factory.mktemp("rod"), Rod((4, 1, 1), elements="linear")
     along = np.pi * (plain.rest_m[:, 0] / plain.size_m[0] + 0.5)
     shapes = [np.outer(np.sin(waves * along), axis) for waves in (1, 2) for axis in np.eye(3)[1:]]
     swings = 0.02 * np.random.default_rng(0).normal(size=(3, 12, 4))

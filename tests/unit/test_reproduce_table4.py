@@ -48,7 +48,7 @@ def test_ends_are_judged_by_places_and_angles() -> None:
 
 
 def test_of_a_rod_its_sensors_heights_count() -> None:
-    rod = Rod((4, 1, 1))
+    rod = Rod((4, 1, 1), elements="linear")
     rest = rod.rest_state()
     lifted = rest.copy()
     free = np.setdiff1d(np.arange(len(rod.rest_m)), rod.pinned)

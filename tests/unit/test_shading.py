@@ -28,7 +28,7 @@ MODEL = Path(__file__).resolve().parents[2] / "models" / "rod"
 def rod() -> ArticulatedBody:
     named = get("rod")
     assert isinstance(named, Rod)
-    return body_of_model(Model.load(MODEL), Rod(CELLS, size_m=named.size_m))
+    return body_of_model(Model.load(MODEL), Rod(CELLS, elements="linear", size_m=named.size_m))
 
 
 def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> FaceMotion:

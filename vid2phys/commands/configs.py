@@ -95,6 +95,10 @@ class BodyOptions(ValueOptions):
     """Your own body: a file (mesh, tets or robot, by the system), or a primitive: ball:d=66mm ..."""
     body_units: str = "m"
     """Units of the body: m, cm or mm."""
+    clamp: tuple[str, ...] = ()
+    """Where a body of tets is held, in m: 'x<0.005,x>0.1'."""
+    load: str | None = None
+    """A known mass on it, kg and where: '0.052@x>0.095'."""
     actions: Path | None = field(default=None, metadata={"replaces": "hold"})
     """CSV of recorded actions."""
     hold: bool = False
@@ -120,7 +124,7 @@ class SimulateConfig(MeshOptions, CameraOptions, BodyOptions):
     step: float | None = None
     """Longest time step, s (default: stable, at most 1/rate)."""
     integrator: str | None = None
-    """rk4, semi_implicit_euler or implicit_euler (default: its own)."""
+    """rk4, semi_implicit_euler, implicit_euler ... (default: its own)."""
     fps: float = 30.0
     """Frames of the clip a second."""
     out: Path | None = None
@@ -139,6 +143,8 @@ class FitRecordingConfig(BodyOptions):
     """Parameters to fit, comma-separated."""
     std: dict[str, float] = field(default_factory=dict, metadata=_INITIAL)
     """Standard deviation of a state, name=SI value (default: found)."""
+    points: Path | None = None
+    """CSV of markers on a body of tets at rest: name, x_m, y_m, z_m."""
     offsets: tuple[str, ...] = ()
     """States whose sensor's zero is not known."""
     most_seconds: float = MOST_SECONDS

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Actions, Estimate, Parameters
 
 SCHEMA = "vid2phys.recorded/1"
+_STABLE_SHARE, _MOST_VERTICES = 0.01, 1500  # of values on finer meshes, and of a mesh that is refined once more
 _STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
 _EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
 _MOST_STEPS_S = 3000  # of integration, one after the other in a rollout, for each second of a fit: 20 rollouts in all
@@ -35,6 +36,8 @@ class FittedRecording:
     system: System
     fit: RecordedFit
     estimates: tuple[Estimate, ...]
+    refinement: tuple[dict[str, float], ...] = ()
+    """Vertices and fitted values of ever finer meshes of a body of tets."""
 
     @property
     def status(self) -> str:
@@ -73,11 +76,14 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
     given = _read_given(config)
     config = replace(config, fit=given.fit)
     motions, lines = given.read(config)
+    told_apart = getattr(given.system, "ambiguity", None)
+    if told_apart is not None and (line := told_apart(config.fit)):
+        lines.append(warning(line))
     lines += _driven_by(given, motions, config.hold)
     _require_short(given.system, given.parameters, motions, max(config.most_seconds, MOST_SECONDS))
     progress("fitting")
     begin = time.monotonic()
-    found = _fitted(given, motions, config, end)
+    found, given, refinement = _refined_until_stable(given, motions, config, end)
     now = time.monotonic()
     if not _well(found) and now < end and (columns := _in_radians(given.system, motions)):
         progress("fitting, angles as degrees")
@@ -86,7 +92,7 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
         lines += _degrees_suspected(found, tried, columns)
     found = replace(found, notes=tuple(ordered((*given.notes, *lines, *found.notes))))
     estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
-    result = FittedRecording(given.system, found, estimates)
+    result = FittedRecording(given.system, found, estimates, refinement)
     return result, _write(result, motions, config)
 
 
@@ -102,8 +108,10 @@ class _Given:
 
     def read(self, config: FitRecordingConfig, *, degrees: bool = False) -> tuple[list[Recording], list[str]]:
         """Return the recordings and notes on them. degrees: take angles for degrees."""
-        from vid2phys.commands.recording_inputs import read_recording
+        from vid2phys.commands.recording_inputs import read_markers, read_recording
 
+        if config.points is not None:
+            return [read_markers(self.system, path, config.points) for path in config.recordings], []
         found = [read_recording(self.system, path, config.std, degrees=degrees) for path in config.recordings]
         return [each for each, _ in found], [note for _, lines in found for note in lines]
 
@@ -166,6 +174,35 @@ def _fitted(given: _Given, motions: list[Recording], config: FitRecordingConfig,
         parameters = found.parameters
         motions = [replace(each, start=states[0]) for each, states in zip(motions, found.states, strict=True)]
     return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
+
+
+def _refined_until_stable(
+    given: _Given, motions: list[Recording], config: FitRecordingConfig, end: float
+) -> tuple[RecordedFit, _Given, tuple[dict[str, float], ...]]:
+    """Return the fit, of a body of tets with markers again on finer meshes until no fitted value moves by 1 %."""
+    found = _fitted(given, motions, config, end)
+    refine = getattr(given.system, "refined", None)
+    if refine is None or config.points is None:
+        return found, given, ()
+
+    def values(fit: RecordedFit, system: System) -> dict[str, float]:
+        return {"vertices": len(system.rest_m)} | {n: fit.parameters[n].value for n in config.fit}  # type: ignore[attr-defined]
+
+    path, stable = [values(found, given.system)], False
+    while not stable and path[-1]["vertices"] < _MOST_VERTICES and time.monotonic() < end:
+        system = given.system.refined()  # type: ignore[attr-defined]
+        size = len(system.tangent_names)
+        motions = [replace(each, start=system.rest_state(), start_std=np.zeros(size)) for each in motions]
+        known = {name: found.parameters[name].value for name in system.parameters().names}
+        given = replace(given, system=system, parameters=system.parameters().with_values(known))
+        found = _fitted(given, motions, config, end)
+        path.append(values(found, system))
+        change = max(abs(path[-1][n] / path[-2][n] - 1.0) if path[-2][n] else 0.0 for n in config.fit)
+        stable = change < _STABLE_SHARE
+    if not stable:
+        note = warning("finer meshes still move the values, or were not tried: see `refinement` of result.json")
+        found = replace(found, notes=(*found.notes, note))
+    return found, given, tuple(path)
 
 
 def _driven_by(given: _Given, motions: list[Recording], hold: bool) -> list[str]:
@@ -253,6 +290,7 @@ def _result(fitted: FittedRecording) -> dict[str, object]:
             e.name: {"value": e.value, "unit": e.unit, "ci95": list(e.ci95), "identifiable": e.identifiable,
                      "at_bound": e.at_bound} for e in fitted.estimates
         },
+        **({"refinement": list(fitted.refinement)} if fitted.refinement else {}),
         "misfit": found.misfit,
         "residuals_last_frames": None if judged is None else judged.frames,
         "iterations": found.iterations,

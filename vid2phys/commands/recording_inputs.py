@@ -115,6 +115,34 @@ def _with_angle(system: System, table: Trajectory, path: Path) -> tuple[Trajecto
     return Trajectory(table.times_s, angles, system.state_names[:1]), notes
 
 
+def read_markers(system: System, path: Path, places: Path) -> Recording:
+    """Return the recording of markers, columns `NAME_x_m` and so on, on a body that starts at rest in its shape.
+
+    places: CSV of the markers' places on the body at rest (name, x_m, y_m, z_m), in the world's axes.
+    Raises InputError for a recording without a coordinate of these markers.
+    """
+    from vid2phys.io.points import load_body_points
+    from vid2phys.io.recordings import load_trajectory
+    from vid2phys.solvers.recorded import Recording
+
+    points, table = load_body_points(places), load_trajectory(path)
+    columns = [f"{name}_{axis}_m" for name in points for axis in "xyz"]
+    known = {name: i for i, name in enumerate(table.state_names)}
+    if not set(columns) & set(known):
+        got = f"'{path}' has no coordinate of the markers of '{places}'"
+        raise InputError(got, f"time_s and some of {', '.join(columns[:6])}", "name the columns so")
+    rows = len(table.times_s)
+    seen = np.stack([table.states[:, known[c]] if c in known else np.full(rows, np.nan) for c in columns], axis=1)
+    moves = [values[np.isfinite(values)] for values in seen.T]
+    noise = [np.median(np.abs(np.diff(v, 3))) / (0.6745 * np.sqrt(20.0)) for v in moves if len(v) > _LEAST_ROWS]
+    spread = max((float(np.ptp(v)) for v in moves if len(v)), default=0.0)
+    std = np.array(max(float(np.max(noise, initial=0.0)), _LEAST_NOISE * spread, 1e-9))
+    markers = np.array(list(points.values()))
+    still = np.zeros(len(system.tangent_names))
+    start = system.rest_state()
+    return Recording(table.times_s, seen.reshape(rows, -1, 3), std, start, still, points_body=markers)
+
+
 def with_actions(system: System, recording: Recording, actions: Actions) -> Recording:
     """Return the recording with recorded actions, their means over its intervals.
 

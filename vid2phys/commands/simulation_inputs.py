@@ -195,12 +195,17 @@ def read_system(config: BodyOptions) -> tuple[System, tuple[str, ...]]:
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine import systems
 
-    body = config.body
+    body, warned = config.body, list[str]()
     if body is None:
         if config.body_units != "m":
             raise UsageError("--body-units without --body", "both", "give the file --body that they are of")
-        return systems.get(config.system), ()
-    system, warned = listen(lambda: systems.from_file(config.system, body, config.body_units))
+        system = systems.get(config.system)
+    else:
+        system, warned = listen(lambda: systems.from_file(config.system, body, config.body_units))
+    if config.clamp or config.load:
+        from vid2phys.commands.clamps import clamped
+
+        system = clamped(system, config.clamp, config.load)
     return system, tuple(warned)
 
 

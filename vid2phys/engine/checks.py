@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator, System
+from vid2phys.engine.system import Integrator, System, is_implicit
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.types import Array
 
@@ -32,7 +32,7 @@ def check_inputs(
     _check_parameters(system, parameters)
     if not (np.isfinite(dt_s).all() and (dt_s > 0.0).all()):
         raise UsageError(f"a time step of {dt_s.min()} s", "positive, finite numbers", "check the times")
-    if integrator != "implicit_euler" and dt_s.size:
+    if not is_implicit(integrator) and dt_s.size:
         longest, step = min(system.longest_step_s(row) for row in parameters), float(dt_s.max()) / substeps
         if step > longest:
             implicit = "implicit_euler" in system.integrators

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
-Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
+Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler", "implicit_midpoint"]
 Precision = Literal["double", "single"]
 Observed = Literal["rigid", "hinge", "joints", "modes"]
 InputKind = Literal["rotors", "wrench", "other"]
@@ -202,7 +202,7 @@ class System(ABC):
 
     def only_launches(self, integrator: Integrator) -> bool:
         """Return whether the steps are launches and nothing else, so that `engine.replay` may record them."""
-        return integrator != "implicit_euler"
+        return not is_implicit(integrator)
 
     @abstractmethod
     def longest_step_s(self, parameters: Array) -> float:
@@ -243,6 +243,11 @@ class System(ABC):
     @abstractmethod
     def hover_controls(self, parameters: Array) -> Array:
         """Return the controls [M] that hold the system at rest (zeros where nothing has to)."""
+
+
+def is_implicit(integrator: str) -> bool:
+    """Return whether steps of an integrator may be longer than those of explicit ones."""
+    return integrator.startswith("implicit")
 
 
 def check_scheme(system: System, integrator: str | None, substeps: int) -> Integrator:

@@ -1,6 +1,6 @@
-"""Tetrahedral meshes: a box to start from, volumes, and checks of meshes that no simulation can use.
+"""Tetrahedral meshes: a box to start from, volumes, quadratic tets, checks of meshes that no simulation can use.
 
-Limits: only boxes are made here; other shapes come from files.
+Limits: only boxes are made here; other shapes come from files. Edges at rest are straight.
 """
 
 from __future__ import annotations
@@ -14,6 +14,20 @@ from vid2phys.errors import InputError
 from vid2phys.types import Array
 
 Indices = NDArray[np.int64]
+EDGES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))  # of a tet; node 4 + i is in the middle of edge i
+_EIGHTHS = (
+    (0, 4, 5, 6),
+    (4, 1, 7, 8),
+    (5, 7, 2, 9),
+    (6, 8, 9, 3),
+    (4, 9, 5, 6),
+    (4, 9, 6, 8),
+    (4, 9, 8, 7),
+    (4, 9, 7, 5),
+)
+_GAUSS = 0.58541019662496845  # the largest barycentric coordinate of each of four points (Keast, 1986)
+QUADRATIC_SHARES = np.array([1 / 36] * 4 + [4 / 27] * 6)
+"""Share of a quadratic tet's mass at each of its nodes (Hinton, Rock and Zienkiewicz, 1976)."""
 _FLAT = 1e-9  # volumes below this share of the cube of the longest edge are flat
 
 
@@ -87,3 +101,29 @@ def shape_gradients(vertices: Array, tets: Indices) -> Array:
     corners = vertices[tets]
     inner = np.linalg.inv(np.swapaxes(corners[:, 1:] - corners[:, :1], 1, 2))
     return np.concatenate([-inner.sum(axis=1, keepdims=True), inner], axis=1)
+
+
+def quadratic_nodes(vertices: Array, tets: Indices) -> tuple[Array, Indices]:
+    """Return the nodes [N, 3] and tets [T, 10] of quadratic tets: vertices first, then middles of edges."""
+    edges = np.sort(tets[:, EDGES].reshape(-1, 2), axis=1)
+    unique, middle = np.unique(edges, axis=0, return_inverse=True)
+    nodes = np.concatenate([vertices, vertices[unique].mean(axis=1)])
+    return nodes, np.concatenate([tets, len(vertices) + middle.reshape(-1, 6)], axis=1)
+
+
+def eighths(tets: Indices) -> Indices:
+    """Return the eight linear tets [8 T, 4] that each of the quadratic tets [T, 10] is divided into by its nodes."""
+    return np.asarray(tets[:, _EIGHTHS].reshape(-1, 4))
+
+
+def quadratic_gradients(gradients: Array) -> Array:
+    """Return the gradients [T, 5, 10, 3] 1/m of quadratic shape functions at four points and at the centre.
+
+    gradients: of the barycentric coordinates [T, 4, 3] (`shape_gradients`).
+    """
+    rest = (1.0 - _GAUSS) / 3.0
+    points = np.vstack([np.full((4, 4), rest) + (_GAUSS - rest) * np.eye(4), np.full(4, 0.25)])
+    corners = (4.0 * points - 1.0)[None, :, :, None] * gradients[:, None]
+    first, second = np.array(EDGES).T
+    middles = points[:, first, None] * gradients[:, None, second] + points[:, second, None] * gradients[:, None, first]
+    return np.concatenate([corners, 4.0 * middles], axis=2)

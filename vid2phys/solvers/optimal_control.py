@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.rollout import linearize, simulate
-from vid2phys.engine.system import System, check_scheme
+from vid2phys.engine.system import System, check_scheme, is_implicit
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import least_squares
 from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings, minimize, movable
@@ -238,7 +238,7 @@ def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
 
 def _substeps(aim: Aim) -> int:
     longest = FINE_STEP_S
-    if check_scheme(aim.system, None, 1) != "implicit_euler":
+    if not is_implicit(check_scheme(aim.system, None, 1)):
         longest = min(aim.max_step_s, _STABLE_SHARE * aim.system.longest_step_s(aim.parameters))
     return max(1, int(np.ceil(float(aim.step_s.max()) / longest - 1e-6)))
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.engine.system import System, check_scheme
+from vid2phys.engine.system import System, check_scheme, is_implicit
 from vid2phys.errors import UsageError
 from vid2phys.geometry import Pose
 from vid2phys.solvers import camera_parameters
@@ -154,7 +154,7 @@ def rollout_controls(problem: Problem, knots: Knots) -> Array:
 
 def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
     """Return the steps of an interval that the system's own integrator needs at the problem's parameters."""
-    if check_scheme(problem.system, None, 1) == "implicit_euler":
+    if is_implicit(check_scheme(problem.system, None, 1)):
         return 1
     longest = STABLE_SHARE * problem.system.longest_step_s(camera_parameters.system_vector(problem.parameters))
     return max(least, int(np.ceil(knots.step_s.max() / longest)))

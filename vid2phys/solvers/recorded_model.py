@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.rollout import simulate
-from vid2phys.engine.system import System, check_scheme
+from vid2phys.engine.system import System, check_scheme, is_implicit
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.solvers.least_squares import student_cost, student_weights
 from vid2phys.types import Array, Parameter, Parameters
@@ -176,7 +176,7 @@ def substeps_of(setup: Setup, points: Sequence[Point], frames: int) -> int:
     """Return the steps of each interval in rollouts of `frames`: as short as the stiffest parameters want them."""
     rows = np.unique([setup.values(point.theta).vector for point in points], axis=0)
     longest = setup.max_step_s
-    if check_scheme(setup.system, None, 1) != "implicit_euler":
+    if not is_implicit(check_scheme(setup.system, None, 1)):
         longest = min(longest, *(_STABLE * setup.system.longest_step_s(row) for row in rows))
     return max(1, int(np.ceil(setup.dt_s[:, : frames - 1].max() / longest - 1e-6)))
 

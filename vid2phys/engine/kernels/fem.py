@@ -1,4 +1,6 @@
-"""Elastic tets: forces on their corners and one semi-implicit Euler step. Layouts: `systems/soft_body.py`.
+"""Elastic tets: forces on their nodes and one semi-implicit Euler step. Layouts: `systems/soft_body.py`.
+
+Energy is summed over integration points: one of a linear tet, five of a quadratic tet (`tets.integration_points`).
 
 The energy of a tet is the stable neo-Hookean one (Smith, de Goes, Kim: Stable Neo-Hookean Flesh Simulation, 2018,
 eq. 14), which gradSim's appendix uses too, with the full I_C = tr(F^T F). With k = 1 - 1 / (I_C + 1):
@@ -6,10 +8,12 @@ eq. 14), which gradSim's appendix uses too, with the full I_C = tr(F^T F). With 
     P = mu k F + (lambda (J - 1 + a) - 3/4 mu + q) cof F + eta F (F^T F' + F'^T F)
 
 is its first Piola-Kirchhoff stress; a the activation, q what neighbours add to the pressure when it is averaged over
-nodes (zero otherwise), eta the viscosity: a stress in the rate of Green's strain, which no rigid motion has.
+nodes (zero otherwise), eta the viscosity: a stress in the rate of Green's strain, which no rigid motion has. A central
+point of a quadratic tet has the stress shared (J - 1 + a) cof F alone.
 
-Each launch writes arrays never written before: Warp's adjoint is silently wrong on overwritten ones. Corners' forces
-are written by tet and gathered by vertex, so that sums have one order on every machine.
+Each launch writes arrays never written before: Warp's adjoint is silently wrong on overwritten ones. Stresses are
+written by point and gathered by vertex, so that sums have one order on every machine. What is summed in a loop is
+written at once, since what comes after a loop and is not linear in its result has a wrong adjoint.
 """
 
 # Warp's language in Python's clothes: annotations are calls, and Warp checks the types itself.
@@ -23,18 +27,20 @@ from vid2phys.engine.kernels.runtime import wp
 
 @wp.struct
 class Mesh:
-    """Tets [T, 4], gradients [T, 4] of their shape functions, volumes [T], the muscle of each (-1: none); corners of
-    vertex v are slots[starts[v] : starts[v + 1]], a slot being 4 tet + corner. By vertex: volume, 1 where it is free
-    (0 where pinned), its share of the external force, activation's place among controls and parameters.
+    """Nodes [P, N] of integration points, gradients [P, N] of their shape functions, volumes [P], 1 where a point is
+    central [P], muscles [P] (-1: none); places of vertex v are slots[starts[v] : starts[v + 1]], a slot being N point +
+    node. By vertex: volume, mass of a load, 1 where it is free (0 where pinned), its share of the external force.
     """
 
-    tets: wp.array2d(dtype=wp.int32)
+    nodes: wp.array2d(dtype=wp.int32)
     gradients: wp.array2d(dtype=wp.vec3d)
     volumes: wp.array(dtype=wp.float64)
+    central: wp.array(dtype=wp.float64)
     muscles: wp.array(dtype=wp.int32)
     starts: wp.array(dtype=wp.int32)
     slots: wp.array(dtype=wp.int32)
     nodal_volumes: wp.array(dtype=wp.float64)
+    added_kg: wp.array(dtype=wp.float64)
     free: wp.array(dtype=wp.float64)
     load_shares: wp.array(dtype=wp.float64)
 
@@ -42,7 +48,7 @@ class Mesh:
 @wp.struct
 class Layout:
     """Where parameters begin (-1: there are none), and options: 1 for masses by vertex instead of one density, for
-    Lame's moduli instead of Young's and Poisson's, for pressure averaged over nodes.
+    Lame's moduli instead of Young's and Poisson's, for pressure averaged over nodes, for quadratic tets.
     """
 
     contact: wp.int32
@@ -51,11 +57,14 @@ class Layout:
     mass_by_vertex: wp.int32
     lame: wp.int32
     nodal: wp.int32
+    quadratic: wp.int32
 
 
 @wp.struct
 class Material:
-    """Constants of the energy [Pa] and viscosity [Pa s]; `shared` is the part of lambda whose pressure is averaged."""
+    """Constants of the energy [Pa] and viscosity [Pa s]; `shared` is the part of lambda whose pressure is averaged over
+    nodes, or acts at central points.
+    """
 
     mu: wp.float64
     lam: wp.float64
@@ -78,11 +87,12 @@ def read_material(parameters: wp.array2d(dtype=wp.float64), i: int, layout: Layo
     """Read the moduli of the energy from those of linear elasticity (Smith et al. 2018, section 3.4): mu 4/3, lambda +
     5/6 mu.
 
-    With `nodal` the volumetric part lambda is averaged over nodes and 5/6 mu left to each tet.
+    With `nodal` the volumetric part lambda is averaged over nodes and 5/6 mu left to each tet; `TetBody.shared` says
+    which part central points of quadratic tets get.
     """
     moduli = linear_moduli(parameters[i, 0], parameters[i, 1], layout)
     mu, lam = moduli[0], moduli[1]
-    shared = wp.float64(layout.nodal) * lam
+    shared = wp.float64(layout.nodal) * lam + wp.float64(layout.quadratic) * lam * lam / (lam + mu)
     third = wp.float64(1.0) / wp.float64(3.0)  # divided in double precision, unlike a quotient of literals
     return Material(wp.float64(4.0) * third * mu, lam - shared + wp.float64(2.5) * third * mu, shared, parameters[i, 2])
 
@@ -95,17 +105,6 @@ def read_vertex(states: wp.array2d(dtype=wp.float64), row: int, start: int, v: i
 
 
 @wp.func
-def gradient(states: wp.array2d(dtype=wp.float64), row: int, start: int, tet: int, mesh: Mesh) -> wp.mat33d:
-    """Return the deformation gradient (start = 0) or its rate (start = V)."""
-    a = read_vertex(states, row, start, mesh.tets[tet, 0])
-    return (
-        wp.outer(read_vertex(states, row, start, mesh.tets[tet, 1]) - a, mesh.gradients[tet, 1])
-        + wp.outer(read_vertex(states, row, start, mesh.tets[tet, 2]) - a, mesh.gradients[tet, 2])
-        + wp.outer(read_vertex(states, row, start, mesh.tets[tet, 3]) - a, mesh.gradients[tet, 3])
-    )
-
-
-@wp.func
 def cofactor(f: wp.mat33d) -> wp.mat33d:
     """Return d det F / d F."""
     a, b, c = f[0], f[1], f[2]
@@ -113,10 +112,33 @@ def cofactor(f: wp.mat33d) -> wp.mat33d:
 
 
 @wp.kernel
-def volume_ratios(states: wp.array2d(dtype=wp.float64), mesh: Mesh, ratios: wp.array2d(dtype=wp.float64)) -> None:
-    """Compute J - 1 of every tet."""
-    row, tet = wp.tid()
-    ratios[row, tet] = wp.determinant(gradient(states, row, 0, tet, mesh)) - wp.float64(1.0)
+def deformations(
+    states: wp.array2d(dtype=wp.float64),
+    mesh: Mesh,
+    gradients: wp.array2d(dtype=wp.mat33d),
+    rates: wp.array2d(dtype=wp.mat33d),
+) -> None:
+    """Compute the deformation gradient F of every point and its rate F'."""
+    row, point = wp.tid()
+    count = mesh.free.shape[0]
+    zero = wp.float64(0.0)
+    f = wp.mat33d(zero, zero, zero, zero, zero, zero, zero, zero, zero)
+    rate = wp.mat33d(zero, zero, zero, zero, zero, zero, zero, zero, zero)
+    first = mesh.nodes[point, 0]
+    x, v = read_vertex(states, row, 0, first), read_vertex(states, row, count, first)
+    for i in range(1, mesh.nodes.shape[1]):
+        node = mesh.nodes[point, i]
+        f += wp.outer(read_vertex(states, row, 0, node) - x, mesh.gradients[point, i])
+        rate += wp.outer(read_vertex(states, row, count, node) - v, mesh.gradients[point, i])
+    gradients[row, point] = f
+    rates[row, point] = rate
+
+
+@wp.kernel
+def volume_ratios(gradients: wp.array2d(dtype=wp.mat33d), ratios: wp.array2d(dtype=wp.float64)) -> None:
+    """Compute J - 1 of every point."""
+    row, point = wp.tid()
+    ratios[row, point] = wp.determinant(gradients[row, point]) - wp.float64(1.0)
 
 
 @wp.kernel
@@ -131,51 +153,48 @@ def nodal_ratios(ratios: wp.array2d(dtype=wp.float64), mesh: Mesh, averaged: wp.
 
 
 @wp.kernel
-def tet_forces(
-    states: wp.array2d(dtype=wp.float64),
+def stresses(
+    gradients: wp.array2d(dtype=wp.mat33d),
+    rates: wp.array2d(dtype=wp.mat33d),
     controls: wp.array3d(dtype=wp.float64),
     parameters: wp.array2d(dtype=wp.float64),
     averaged: wp.array2d(dtype=wp.float64),
     step: int,
     layout: Layout,
     mesh: Mesh,
-    forces: wp.array3d(dtype=wp.vec3d),
+    found: wp.array2d(dtype=wp.mat33d),
 ) -> None:
-    """Compute the force on the four corners of every tet, -V P grad N."""
-    row, tet = wp.tid()
+    """Compute -V P of every point."""
+    row, point = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     m = read_material(parameters, i, layout)
     activation = wp.float64(0.0)
-    if mesh.muscles[tet] >= 0:
-        activation = controls[row, step, 3 + mesh.muscles[tet]] + parameters[i, layout.muscle + mesh.muscles[tet]]
+    if mesh.muscles[point] >= 0:
+        activation = controls[row, step, 3 + mesh.muscles[point]] + parameters[i, layout.muscle + mesh.muscles[point]]
     one = wp.float64(1.0)
-    f = gradient(states, row, 0, tet, mesh)
-    rate = gradient(states, row, mesh.free.shape[0], tet, mesh)
-    pressure = m.lam * (wp.determinant(f) - one) + (m.lam + m.shared) * activation - wp.float64(0.75) * m.mu
+    f, rate, central = gradients[row, point], rates[row, point], mesh.central[point]
+    local = one - central
+    lam = local * m.lam + central * m.shared
+    active = lam + wp.float64(layout.nodal) * m.shared
+    pressure = lam * (wp.determinant(f) - one) + active * activation - wp.float64(0.75) * local * m.mu
     if layout.nodal == 1:
-        neighbours = averaged[row, mesh.tets[tet, 0]] + averaged[row, mesh.tets[tet, 1]]
-        neighbours += averaged[row, mesh.tets[tet, 2]] + averaged[row, mesh.tets[tet, 3]]
+        neighbours = averaged[row, mesh.nodes[point, 0]] + averaged[row, mesh.nodes[point, 1]]
+        neighbours += averaged[row, mesh.nodes[point, 2]] + averaged[row, mesh.nodes[point, 3]]
         pressure += wp.float64(0.25) * m.shared * neighbours
     stretch = wp.transpose(f) * rate
-    viscous = m.eta * (f * (stretch + wp.transpose(stretch)))
-    stress = m.mu * (one - one / (wp.ddot(f, f) + one)) * f + pressure * cofactor(f) + viscous
-    stress = -mesh.volumes[tet] * stress
-    f1, f2, f3 = stress * mesh.gradients[tet, 1], stress * mesh.gradients[tet, 2], stress * mesh.gradients[tet, 3]
-    forces[row, tet, 0] = -(f1 + f2 + f3)
-    forces[row, tet, 1] = f1
-    forces[row, tet, 2] = f2
-    forces[row, tet, 3] = f3
+    viscous = local * m.eta * (f * (stretch + wp.transpose(stretch)))
+    stress = local * m.mu * (one - one / (wp.ddot(f, f) + one)) * f + pressure * cofactor(f) + viscous
+    found[row, point] = -mesh.volumes[point] * stress
 
 
 @wp.kernel
-def nodal_forces(corner_forces: wp.array3d(dtype=wp.vec3d), mesh: Mesh, forces: wp.array2d(dtype=wp.vec3d)) -> None:
-    """Sum of the forces on the corners at every vertex: a launch of its own, since what comes after a loop and is not
-    linear in its result has a wrong adjoint.
-    """
+def nodal_forces(found: wp.array2d(dtype=wp.mat33d), mesh: Mesh, forces: wp.array2d(dtype=wp.vec3d)) -> None:
+    """Sum up the forces of the points' stresses at every vertex."""
     row, vertex = wp.tid()
     total = wp.vec3d(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
+    nodes = mesh.nodes.shape[1]
     for k in range(mesh.starts[vertex], mesh.starts[vertex + 1]):
-        total += corner_forces[row, mesh.slots[k] // 4, mesh.slots[k] % 4]
+        total += found[row, mesh.slots[k] // nodes] * mesh.gradients[mesh.slots[k] // nodes, mesh.slots[k] % nodes]
     forces[row, vertex] = total
 
 
@@ -205,9 +224,18 @@ def step_semi_implicit_euler(
         law = ContactLaw(parameters[i, c], parameters[i, c + 1], parameters[i, c + 2], parameters[i, c + 3])
         force += ground_force(x, v, h, law)
     volume = wp.where(layout.mass_by_vertex == 1, wp.float64(1.0), mesh.nodal_volumes[vertex])
-    mass = volume * parameters[i, layout.mass + layout.mass_by_vertex * vertex]
+    mass = volume * parameters[i, layout.mass + layout.mass_by_vertex * vertex] + mesh.added_kg[vertex]
     acceleration = force / mass - wp.vec3d(wp.float64(0.0), wp.float64(0.0), parameters[i, 3])
     v_next = mesh.free[vertex] * (v + h * acceleration)
     for axis in range(3):
         next_states[row, 3 * vertex + axis] = x[axis] + h * v_next[axis]
         next_states[row, 3 * (count + vertex) + axis] = v_next[axis]
+
+
+@wp.kernel
+def mirror(
+    states: wp.array2d(dtype=wp.float64), middle: wp.array2d(dtype=wp.float64), ends: wp.array2d(dtype=wp.float64)
+) -> None:
+    """Compute the ends of steps from their middles."""
+    row, i = wp.tid()
+    ends[row, i] = wp.float64(2.0) * middle[row, i] - states[row, i]

@@ -1,4 +1,5 @@
-"""The matrix of an implicit step of elastic tets: derivatives of the forces of `kernels/fem.py`, tet by tet, in Numba.
+"""The matrix of an implicit step of elastic tets: derivatives of the forces of `kernels/fem.py`, in Numba, point by
+integration point; and the forces of quadratic tets.
 
 Pressure averaged over nodes is an unknown of its own at every vertex, in units of velocity: e = pressure / c with the
 impedance c = sqrt(shared m / V), V the volume of the vertex. Its equation is m (shared / c averaged ratio - e) = 0.
@@ -46,53 +47,103 @@ def _product(a, b, out, transpose_a):
 
 
 @_compiled
-def volume_ratios(x, tets, gradients):
-    """Return J - 1 [T] of tets with vertices x [V, 3]."""
-    out, f, c = np.empty(len(tets)), np.empty((3, 3)), np.empty((3, 3))
-    for t in range(len(tets)):
-        _gradient(x, tets[t], gradients[t], f)
+def volume_ratios(x, nodes, gradients):
+    """Return J - 1 [P] of points with vertices x [V, 3]."""
+    out, f, c = np.empty(len(nodes)), np.empty((3, 3)), np.empty((3, 3))
+    for t in range(len(nodes)):
+        _gradient(x, nodes[t], gradients[t], f)
         _cofactor(f, c)
         out[t] = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1.0
     return out
 
 
 @_compiled
-def _gradient(x, tet, gradients, out):
+def _gradient(x, nodes, gradients, out):
     for a in range(3):
         for c in range(3):
             total = 0.0
-            for i in range(1, 4):
-                total += (x[tet[i], a] - x[tet[0], a]) * gradients[i, c]
+            for i in range(1, len(nodes)):
+                total += (x[nodes[i], a] - x[nodes[0], a]) * gradients[i, c]
             out[a, c] = total
 
 
 @_compiled
-def add_tets(entries, places, x, v, tets, gradients, volumes, pressures, impedances, mu, lam, eta, h):
-    """Add V (h^2 dP/dF + h dP/dF') of every tet to the entries of A, and B's where places say so.
-
-    places: [T, 12 or 16, 12 or 16]. x, v: [V, 3]. pressures: [T], what of the pressure does not depend on the tet's own
-    J: activation's and the nodes' parts. impedances: [V], c of the nodes.
-    """
-    nodal = places.shape[1] == 16
-    f, rate, c, dc = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    s, ds, d, p, q = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    block = np.empty((12, 12))
-    for t in range(len(tets)):
-        g = gradients[t]
-        _gradient(x, tets[t], g, f)
-        _gradient(v, tets[t], g, rate)
+def add_forces(forces, x, v, points, pressures, mu, lam, shared, eta):
+    """Add the forces [V, 3] of all points; see `add_points`."""
+    nodes, gradients, volumes, central = points
+    f, rate, c = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    s, p = np.empty((3, 3)), np.empty((3, 3))
+    for t in range(len(nodes)):
+        _gradient(x, nodes[t], gradients[t], f)
+        _gradient(v, nodes[t], gradients[t], rate)
         _cofactor(f, c)
-        _product(f, rate, p, True)
+        ratio = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1.0
+        if central[t] > 0.0:
+            k, viscous, pressure = 0.0, 0.0, shared * ratio + pressures[t]
+        else:
+            k, viscous, pressure = _shear(f, mu), eta, lam * ratio + pressures[t] - 0.75 * mu
+        _strain_rate(f, rate, p, s)
+        _product(f, s, p, False)
         for a in range(3):
             for b in range(3):
-                s[a, b] = p[a, b] + p[b, a]
+                p[a, b] = -volumes[t] * (k * f[a, b] + pressure * c[a, b] + viscous * p[a, b])
+        for i in range(len(nodes[t])):
+            for a in range(3):
+                total = 0.0
+                for b in range(3):
+                    total += p[a, b] * gradients[t, i, b]
+                forces[nodes[t, i], a] += total
+
+
+@_compiled
+def _shear(f, mu):
+    size = 1.0
+    for a in range(3):
+        for b in range(3):
+            size += f[a, b] * f[a, b]
+    return mu * (1.0 - 1.0 / size)
+
+
+@_compiled
+def _strain_rate(f, rate, work, out):
+    """Compute F^T F' + F'^T F."""
+    _product(f, rate, work, True)
+    for a in range(3):
+        for b in range(3):
+            out[a, b] = work[a, b] + work[b, a]
+
+
+@_compiled
+def add_points(entries, places, x, v, points, pressures, impedances, mu, lam, shared, eta, h):
+    """Add V (h^2 dP/dF + h dP/dF') of every integration point to the entries of A, and B's where places say so.
+
+    places: [T, 3 N, 3 N] of the tets, with averaged pressure [T, 16, 16]. x, v: [V, 3]. points: nodes [P, N], gradients
+    [P, N, 3], volumes [P], 1 where central [P]; equally many of each tet, tet by tet. pressures: [P], what of the
+    pressure does not depend on the point's own J: activation's and the nodes' parts. impedances: [V], c of the nodes.
+    """
+    nodes, gradients, volumes, central = points
+    count, each = nodes.shape[1], len(nodes) // len(places)
+    nodal = places.shape[1] > 3 * count
+    f, rate, c, dc = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    s, ds, d, p, q = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    block = np.empty((3 * count, 3 * count))
+    all_mu, all_lam, all_eta = mu, lam, eta
+    for t in range(len(nodes)):
+        g, place = gradients[t], places[t // each]
+        mu, lam, eta = all_mu, all_lam, all_eta
+        if central[t] > 0.0:
+            mu, lam, eta = 0.0, shared, 0.0
+        _gradient(x, nodes[t], g, f)
+        _gradient(v, nodes[t], g, rate)
+        _cofactor(f, c)
+        _strain_rate(f, rate, p, s)
         size = 1.0
         for a in range(3):
             for b in range(3):
                 size += f[a, b] * f[a, b]
         ratio = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1.0
         pressure = lam * ratio + pressures[t] - 0.75 * mu
-        for j in range(1, 4):
+        for j in range(1, count):
             for b in range(3):
                 for a in range(3):
                     for k in range(3):
@@ -121,26 +172,27 @@ def add_tets(entries, places, x, v, tets, gradients, volumes, pressures, impedan
                     for m in range(3):
                         row += g[j, m] * s[m, k]
                     q[b, k] += h * row
-                for i in range(4):
+                for i in range(count):
                     for a in range(3):
                         total = 0.0
                         for k in range(3):
                             total += (h * p[a, k] + eta * q[a, k]) * g[i, k]
                         block[3 * i + a, 3 * j + b] = h * volumes[t] * total
-        for row in range(12):
+        for row in range(3 * count):
             for b in range(3):
-                block[row, b] = -(block[row, 3 + b] + block[row, 6 + b] + block[row, 9 + b])
-        for row in range(12):
-            for column in range(12):
-                entries[places[t, row, column]] += block[row, column]
+                block[row, b] = 0.0
+                for j in range(1, count):
+                    block[row, b] -= block[row, 3 * j + b]
+            for column in range(3 * count):
+                entries[place[row, column]] += block[row, column]
         if nodal:
             for i in range(4):
                 for a in range(3):
                     value = c[a, 0] * g[i, 0] + c[a, 1] * g[i, 1] + c[a, 2] * g[i, 2]
                     value *= 0.25 * h * volumes[t]
                     for k in range(4):
-                        entries[places[t, 3 * i + a, 12 + k]] += value * impedances[tets[t, k]]
-                        entries[places[t, 12 + k, 3 * i + a]] += value * impedances[tets[t, k]]
+                        entries[place[3 * i + a, 12 + k]] += value * impedances[nodes[t, k]]
+                        entries[place[12 + k, 3 * i + a]] += value * impedances[nodes[t, k]]
 
 
 @_compiled

@@ -48,7 +48,7 @@ class ParticleSystem(FlatSystem):
         """Raises InputError for arrays that are no mesh, naming what is wrong with them."""
         self.rest_m: Array = np.array(rest_m, dtype=float)
         self.elements: Indices = np.array(elements, dtype=np.int64)
-        _check_mesh(self.rest_m, self.elements)
+        check_mesh(self.rest_m, self.elements)
         count = len(self.rest_m)
         self.pinned: Indices = np.unique(np.asarray(pinned, dtype=np.int64))
         if self.pinned.size and (self.pinned[0] < 0 or self.pinned[-1] >= count):
@@ -172,7 +172,8 @@ def embed(points: Array, vertices: Array, elements: Indices) -> tuple[Indices, A
     return found, weights
 
 
-def _check_mesh(vertices: Array, elements: Indices) -> None:
+def check_mesh(vertices: Array, elements: Indices) -> None:
+    """Raise InputError for arrays that are no mesh."""
     if vertices.ndim != 2 or vertices.shape[1] != 3:
         raise InputError(f"vertices of shape {vertices.shape}", "[V, 3]", "give positions in metres, a row a vertex")
     if elements.ndim != 2 or not len(elements):

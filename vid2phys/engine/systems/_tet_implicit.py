@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.implicit import Evaluate, Pattern, pattern_of_blocks
 from vid2phys.engine.systems._tets_compiled import TetIntervals, Tets
@@ -16,9 +19,10 @@ class TetStepEquations:
         self._body, self._loops = body, TetIntervals(body)
         count, self._nodal = len(body.rest_m), body.locking == "nodal"
         axes = np.arange(3)
-        dofs = (3 * body.elements[:, :, None] + axes).reshape(-1, 12)
+        nodes = body.tet_nodes
+        dofs = (3 * nodes[:, :, None] + axes).reshape(len(nodes), -1)
         if self._nodal:
-            dofs = np.hstack([dofs, 3 * count + body.elements])
+            dofs = np.hstack([dofs, 3 * count + nodes])
         size = (4 if self._nodal else 3) * count
         self.pattern: Pattern
         self.pattern, self._places = pattern_of_blocks(dofs, size)
@@ -44,16 +48,34 @@ class TetStepEquations:
 
         body, step_on, size, untracked = self._body, LOOPS["forward", False], self._body.rest_m.size, np.empty((0, 0))
         mesh, scene = self._loops.mesh("double"), self._loops.scene(parameters, controls, step_s, np.dtype(float))
+        if body.quadratic:
+            return self._quadratic_step(controls, parameters, step_s, scene)
         masses, impedances = body.masses(parameters), self._impedances(parameters)
 
         def explicit_step(state: Array, others: Array) -> tuple[Array, Array]:
             x, v, given, right = state[:size].copy(), state[size:].copy(), scene, others
             if self._nodal:
-                pressures = 0.25 * (impedances * others)[body.elements].sum(axis=1)
+                pressures = 0.25 * (impedances * others)[body.point_nodes].sum(axis=1)
                 given = scene._replace(nodal=False, extra=scene.extra + in_blocks(pressures[:, None]))
                 right = masses * (others - self.others(state, parameters))
             step_on(1, 1, x, v, untracked, mesh, given, step_s)
             return v, right
+
+        return explicit_step
+
+    def _quadratic_step(self, controls: Array, parameters: Array, step_s: float, scene: Any) -> Evaluate:
+        from vid2phys.engine.kernels import fem_cpu, fem_matrix
+
+        body, size = self._body, self._body.rest_m.size
+        material = (self._pressures(controls, parameters), *body.energy_moduli(parameters), float(parameters[2]))
+
+        def explicit_step(state: Array, others: Array) -> tuple[Array, Array]:
+            x, v, forces = state[:size], state[size:], np.zeros(size)
+            places = (forces.reshape(-1, 3), x.reshape(-1, 3), v.reshape(-1, 3))
+            fem_matrix.add_forces(*(*places, self._points, *material))
+            if body.ground:
+                fem_cpu.add_contact(x, v, scene.law, step_s, forces)
+            return scene.free * v + scene.over_mass * forces + scene.push, others
 
         return explicit_step
 
@@ -63,16 +85,12 @@ class TetStepEquations:
 
         body, layout = self._body, self._body.layout()
         x, v = body.positions(state), body.velocities(state)
-        mu, lam = body.lame(parameters)
-        shared = lam if self._nodal else 0.0  # as `fem.read_material`
-        mu, lam, eta = 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, float(parameters[2])
-        muscles = np.append(controls[3:] + parameters[layout["muscle"] : layout["mass"]], 0.0)  # the last: -1, none
-        pressures, impedances = (lam + shared) * muscles[body.muscles], self._impedances(parameters)
+        moduli, eta = body.energy_moduli(parameters), float(parameters[2])
+        pressures, impedances = self._pressures(controls, parameters), self._impedances(parameters)
         if self._nodal:
-            pressures += 0.25 * (impedances * others)[body.elements].sum(axis=1)
+            pressures += 0.25 * (impedances * others)[body.point_nodes].sum(axis=1)
         entries = np.zeros(len(self.pattern.indices))
-        mesh = body.elements, body.gradients, body.volumes
-        fem_matrix.add_tets(entries, self._places, x, v, *mesh, pressures, impedances, mu, lam, eta, step_s)
+        fem_matrix.add_points(*(entries, self._places, x, v, self._points, pressures, impedances, *moduli, eta, step_s))
         if body.ground:
             law = parameters[layout["contact"] : layout["contact"] + 4]
             fem_matrix.add_contact(entries, self._own, x, v, law, step_s)
@@ -82,6 +100,19 @@ class TetStepEquations:
         if self._nodal:
             entries[self._diagonal[x.size :]] -= masses
         return entries
+
+    @property
+    def _points(self) -> tuple[NDArray[np.int64], Array, Array, Array]:
+        body = self._body
+        return body.point_nodes, body.gradients, body.volumes, body.central
+
+    def _pressures(self, controls: Array, parameters: Array) -> Array:
+        """Return the pressures [P] Pa that activations of muscles make."""
+        body, layout = self._body, self._body.layout()
+        _, lam, shared = body.energy_moduli(parameters)
+        muscles = np.append(controls[3:] + parameters[layout["muscle"] : layout["mass"]], 0.0)  # the last: -1, none
+        acts = np.where(body.central > 0.0, shared, lam + (shared if self._nodal else 0.0))
+        return np.asarray(acts * muscles[body.muscles])
 
     def _impedances(self, parameters: Array) -> Array:
         """Return c of every vertex [Pa s/m], see `kernels/fem_matrix.py`."""
@@ -93,5 +124,5 @@ class TetStepEquations:
         from vid2phys.engine.kernels import fem_matrix
 
         body = self._body
-        shares = 0.25 * body.volumes * fem_matrix.volume_ratios(x, body.elements, body.gradients)
-        return np.bincount(body.elements.ravel(), np.repeat(shares, 4), len(x)) / body.nodal_volumes
+        shares = 0.25 * body.volumes * fem_matrix.volume_ratios(x, body.point_nodes, body.gradients)
+        return np.bincount(body.point_nodes.ravel(), np.repeat(shares, 4), len(x)) / body.nodal_volumes

@@ -7,23 +7,36 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vid2phys.engine.implicit import launch_implicit_euler
-from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.implicit import launch_implicit_euler, launch_implicit_midpoint
+from vid2phys.engine.system import Capabilities, Integrator, is_implicit
 from vid2phys.engine.systems._particles import (
     CONTACT_NEEDS,
     CONTACT_PARAMETERS,
     NOT_SEEN,
     Indices,
     ParticleSystem,
+    check_mesh,
     gravity_parameter,
     own_surface,
 )
 from vid2phys.engine.systems._tet_implicit import TetStepEquations
 from vid2phys.engine.systems._tets_compiled import TetIntervals
-from vid2phys.engine.tets import boundary_faces, check_tets, check_volume, shape_gradients, tet_volumes
+from vid2phys.engine.tets import (
+    EDGES,
+    QUADRATIC_SHARES,
+    boundary_faces,
+    check_tets,
+    check_volume,
+    eighths,
+    quadratic_gradients,
+    quadratic_nodes,
+    shape_gradients,
+    tet_volumes,
+)
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
+Elements = Literal["linear", "quadratic"]
 Moduli = Literal["young", "lame"]
 Locking = Literal["none", "nodal"]
 _EXCITED_BY = {
@@ -42,9 +55,15 @@ _MARGIN = 0.8  # of the bound that holds near rest: room for compression, which 
 
 
 class TetBody(ParticleSystem):
-    """A `ParticleSystem` of stable neo-Hookean tets. `SoftBody` has the equations and says what the options mean."""
+    """A `ParticleSystem` of stable neo-Hookean tets. `SoftBody` has the equations and says what the options mean.
 
-    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler")
+    The energy is a sum over P integration points: `point_nodes` [P, N], `gradients` [P, N, 3] 1/m, `volumes` [P] m^3,
+    `central` [P] 1.0 for points with `shared` of lambda alone, `muscles` [P]. Of linear tets the points are the tets.
+    Of quadratic tets, four points and then the centre of each; `rest_m` has their middles of edges after the vertices,
+    and `elements`, which carry points and surface, are the eight linear tets that nodes divide each of them into.
+    """
+
+    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler", "implicit_midpoint")
 
     def __init__(
         self,
@@ -59,28 +78,39 @@ class TetBody(ParticleSystem):
         ground: bool,
         per_vertex_mass: bool,
         values: dict[str, float],
+        elements: Elements = "linear",
+        load_kg: float = 0.0,
     ) -> None:
-        for option, value, known in (("moduli", moduli, ("young", "lame")), ("locking", locking, ("none", "nodal"))):
+        for option, value, known in (
+            ("moduli", moduli, ("young", "lame")),
+            ("locking", locking, ("none", "nodal")),
+            ("elements", elements, ("linear", "quadratic")),
+        ):
             if value not in known:
                 raise UsageError(f"{option} '{value}' of '{self.name}'", " or ".join(known), "choose one of them")
+        if (elements, locking) == ("quadratic", "nodal"):
+            raise UsageError("locking 'nodal' of quadratic tets", "it with elements 'linear'", "leave one of them out")
+        self.quadratic = elements == "quadratic"
         check_volume(np.asarray(tets))
-        super().__init__(vertices, tets, pinned=pinned)
-        check_tets(self.rest_m, self.elements)
+        rest, tets = np.array(vertices, dtype=float), np.array(tets, dtype=np.int64)
+        check_mesh(rest, tets)
+        check_tets(rest, tets)
+        nodes = tets
+        if self.quadratic:
+            rest, nodes = quadratic_nodes(rest, tets)
+            pinned = _with_middles(pinned, nodes)
+            load_vertices = None if load_vertices is None else _with_middles(load_vertices, nodes)
+        super().__init__(rest, eighths(nodes) if self.quadratic else tets, pinned=pinned)
         self.surface = own_surface(self.rest_m, boundary_faces(self.elements), self.name)
         self.moduli: Moduli = moduli
         self.locking: Locking = locking
         self.ground, self.per_vertex_mass = ground, per_vertex_mass
-        count = len(self.rest_m)
-        self.gradients = shape_gradients(self.rest_m, self.elements)
-        self._all_squared = (self.gradients**2).sum(axis=(1, 2))
-        self._largest_squared = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
-        self.volumes = tet_volumes(self.rest_m, self.elements)
-        shares = np.repeat(self.volumes / 4.0, 4)
-        self.nodal_volumes: Array = np.bincount(self.elements.ravel(), shares, count).astype(float)
-        self.load_shares = _shares(load_vertices, count)
-        self.muscles: Indices = _muscles(muscles, len(self.elements))
+        self.load_shares = _shares(load_vertices, len(self.rest_m))
+        self.added_kg: Array = load_kg * self.load_shares
+        muscles = _muscles(muscles, len(tets))
+        self._integrate(nodes, muscles)
         self._values = values
-        activations = tuple(f"activation_{g}" for g in range(int(self.muscles.max()) + 1))
+        activations = tuple(f"activation_{g}" for g in range(int(muscles.max()) + 1))
         self.action_names = ("force_x", "force_y", "force_z", *activations)
         self.action_units = ("N", "N", "N", *("1",) * len(activations))
         self.control_names = self.action_names
@@ -88,7 +118,28 @@ class TetBody(ParticleSystem):
         self.control_inertia = (inertia, inertia, inertia, *("",) * len(activations))
         self.control_groups = ("force", "force", "force", *("activation",) * len(activations))
         self._on_device: dict[str, tuple[Any, Any]] = {}
-        self.compiled = TetIntervals(self)
+        self.compiled = None if self.quadratic else TetIntervals(self)
+
+    def _integrate(self, nodes: Indices, muscles: Indices) -> None:
+        """Set the integration points of tets with these nodes [T, 4 or 10] and muscles [T], and volumes of nodes."""
+        volumes = tet_volumes(self.rest_m, nodes[:, :4])
+        gradients = shape_gradients(self.rest_m, nodes[:, :4])[:, None]
+        weights, shares = np.ones(1), np.full(4, 0.25)
+        if self.quadratic:
+            gradients, shares = quadratic_gradients(gradients[:, 0]), QUADRATIC_SHARES
+            weights = np.array([0.25, 0.25, 0.25, 0.25, 1.0])
+        each = len(weights)
+        self.point_nodes: Indices = np.repeat(nodes, each, axis=0)
+        self.gradients: Array = gradients.reshape(-1, nodes.shape[1], 3)
+        self.volumes: Array = (volumes[:, None] * weights).ravel()
+        self.central: Array = np.tile(np.eye(each)[-1] if self.quadratic else np.zeros(1), len(nodes))
+        self.muscles: Indices = np.repeat(muscles, each)
+        shared_out = (volumes[:, None] * shares).ravel()
+        self.nodal_volumes: Array = np.bincount(nodes.ravel(), shared_out, len(self.rest_m)).astype(float)
+        scaled = self.gradients / np.sqrt(shares)[:, None]
+        self._all_squared = np.tile(weights, len(nodes)) * (scaled**2).sum(axis=(1, 2))
+        self._largest_squared = np.tile(weights, len(nodes)) * np.linalg.norm(scaled, 2, axis=(1, 2)) ** 2
+        self.tet_nodes: Indices = nodes
 
     @property
     def capabilities(self) -> Capabilities:
@@ -142,29 +193,31 @@ class TetBody(ParticleSystem):
         fraction: float,
         integrator: Integrator,
     ) -> None:
-        """See `System.launch_step`; explicit: three launches, five with averaged pressure."""
-        if integrator == "implicit_euler":
-            inputs = [states, controls, parameters, dt_s, next_states]
-            launch_implicit_euler(self, *inputs, step=step, fraction=fraction)
+        """See `System.launch_step`; explicit: four launches, six with averaged pressure."""
+        if is_implicit(integrator):
+            launch = launch_implicit_euler if integrator == "implicit_euler" else launch_implicit_midpoint
+            launch(self, states, controls, parameters, dt_s, next_states, step=step, fraction=fraction)
             return
         from vid2phys.engine.kernels import fem
 
         wp, rows, device = fem.wp, states.shape[0], states.device
         layout, mesh = self._device_mesh(device)
-        count, tets = len(self.rest_m), len(self.elements)
+        count, points = len(self.rest_m), len(self.point_nodes)
 
         def scratch(*shape: int, dtype: Any = wp.float64) -> Any:
             return wp.empty((rows, *shape), dtype=dtype, device=device, requires_grad=states.requires_grad)
 
+        gradients, rates, stresses = (scratch(points, dtype=wp.mat33d) for _ in range(3))
+        wp.launch(fem.deformations, (rows, points), [states, mesh], [gradients, rates], device=device)
         averaged = scratch(count if self.locking == "nodal" else 0)
         if self.locking == "nodal":
-            ratios = scratch(tets)
-            wp.launch(fem.volume_ratios, (rows, tets), [states, mesh], [ratios], device=device)
+            ratios = scratch(points)
+            wp.launch(fem.volume_ratios, (rows, points), [gradients], [ratios], device=device)
             wp.launch(fem.nodal_ratios, (rows, count), [ratios, mesh], [averaged], device=device)
-        corner_forces, forces = scratch(tets, 4, dtype=wp.vec3d), scratch(count, dtype=wp.vec3d)
-        inputs = [states, controls, parameters, averaged, step, layout, mesh]
-        wp.launch(fem.tet_forces, (rows, tets), inputs, [corner_forces], device=device)
-        wp.launch(fem.nodal_forces, (rows, count), [corner_forces, mesh], [forces], device=device)
+        forces = scratch(count, dtype=wp.vec3d)
+        inputs = [gradients, rates, controls, parameters, averaged, step, layout, mesh]
+        wp.launch(fem.stresses, (rows, points), inputs, [stresses], device=device)
+        wp.launch(fem.nodal_forces, (rows, count), [stresses, mesh], [forces], device=device)
         inputs = [states, controls, parameters, dt_s, forces, step, fraction, layout, mesh]
         wp.launch(fem.step_semi_implicit_euler, (rows, count), inputs, [next_states], device=device)
 
@@ -172,15 +225,22 @@ class TetBody(ParticleSystem):
         """See `System.longest_step_s`.
 
         The fastest mode of the whole body is no faster than that of any of its elements alone (Irons & Treharne, 1971).
-        Of a tet with Lame's moduli and lumped mass its square is at most 4 / rho (lambda sum |g_i|^2 + 2 mu s^2), where
-        g_i are the gradients of its shape functions (1 / |g_i| its heights) and s their largest singular value.
+        Of a tet with Lame's moduli and lumped mass its square is at most (lambda sum |g_i|^2 + 2 mu s^2) / rho, a mean
+        over its points. Here g_i are the gradients of its shape functions over the roots of the nodes' shares of its
+        mass, and s is their largest singular value.
         """
         p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
         mu, lam = self.lame(parameters)
-        masses = self.masses(parameters)
-        density = (masses / self.nodal_volumes)[self.elements].min(axis=1)
-        stiffness = float((4.0 * (lam * self._all_squared + 2.0 * mu * self._largest_squared) / density).max())
-        damping = float((4.0 * 2.0 * p["damping"] * self._largest_squared / density).max())
+        masses, local = self.masses(parameters), 1.0 - self.central
+        shared = self.shared(mu, lam)
+        lam_here = np.where(self.central > 0.0, shared, lam - shared) if self.quadratic else lam
+        density = (masses / self.nodal_volumes)[self.tet_nodes].min(axis=1)
+
+        def largest(of_points: Array) -> float:
+            return float((of_points.reshape(len(density), -1).sum(axis=1) / density).max())
+
+        stiffness = largest(lam_here * self._all_squared + 2.0 * mu * local * self._largest_squared)
+        damping = largest(2.0 * p["damping"] * local * self._largest_squared)
         if self.ground:
             stiffness += p["k_e"] / float(masses.min())
             damping += max(p["k_d"], p["k_f"]) / float(masses.min())
@@ -199,12 +259,38 @@ class TetBody(ParticleSystem):
         mu = first / (2.0 * (1.0 + second))
         return mu, 2.0 * mu * second / (1.0 - 2.0 * second)
 
+    def ambiguity(self, names: tuple[str, ...]) -> str:
+        """Return in words what a fit of these parameters together can hardly tell apart, "" where it can."""
+        pair = self.parameters().names[:2]
+        if not set(pair) <= set(names):
+            return ""
+        return (
+            f"{pair[0]} and {pair[1]} are hardly told apart by bending, which shows Young's modulus: the interval of "
+            f"{pair[1]} leaves out the mesh's error; give one of them with --set, or record stretch and narrowing"
+        )
+
+    def shared(self, mu: float, lam: float) -> float:
+        """Return the part of Lame's lambda [Pa] that is averaged over nodes, or acts at the centres of quadratic tets.
+
+        Quadratic tets with all of it at their four points are too stiff near a Poisson ratio of 0.5, with all of it at
+        their centres too soft where few of them lie across a body. The four points get 1 / (1 / lambda + 1 / mu).
+        """
+        if self.quadratic:
+            return lam * lam / (lam + mu)
+        return lam if self.locking == "nodal" else 0.0
+
+    def energy_moduli(self, parameters: Array) -> tuple[float, float, float]:
+        """Return mu and lambda of the energy at each point, and the shared part of lambda (`fem.read_material`)."""
+        mu, lam = self.lame(parameters)
+        shared = self.shared(mu, lam)
+        return 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, shared
+
     def masses(self, parameters: Array) -> Array:
         """Return the mass of every vertex [V] kg for one vector of parameters [P]."""
         values = np.asarray(parameters, dtype=float)
         if self.per_vertex_mass:
-            return values[-len(self.rest_m) :]
-        return np.asarray(values[-1] * self.nodal_volumes)
+            return values[-len(self.rest_m) :] + self.added_kg
+        return np.asarray(values[-1] * self.nodal_volumes + self.added_kg)
 
     def layout(self) -> dict[str, int]:
         """Return where parameters begin and which options hold, as the kernels want it (`fem.Layout`)."""
@@ -218,13 +304,14 @@ class TetBody(ParticleSystem):
             "mass_by_vertex": int(self.per_vertex_mass),
             "lame": int(self.moduli == "lame"),
             "nodal": int(self.locking == "nodal"),
+            "quadratic": int(self.quadratic),
         }
 
-    def corners_of_vertices(self) -> tuple[Indices, Indices]:
-        """Return starts [V + 1], slots [4 T]: the corners 4 tet + corner of vertex v are slots[starts[v] : starts[v +
-        1]].
+    def _slots_of_vertices(self) -> tuple[Indices, Indices]:
+        """Return starts [V + 1], slots [N P]: the places N point + node of vertex v are slots[starts[v] :
+        starts[v + 1]].
         """
-        flat = self.elements.ravel()
+        flat = self.point_nodes.ravel()
         counts = np.bincount(flat, minlength=len(self.rest_m))
         return np.concatenate([[0], np.cumsum(counts)]), np.argsort(flat, kind="stable")
 
@@ -234,15 +321,17 @@ class TetBody(ParticleSystem):
         wp, key = fem.wp, str(device)
         if key not in self._on_device:
             mesh, layout = fem.Mesh(), fem.Layout()
-            starts, slots = self.corners_of_vertices()
+            starts, slots = self._slots_of_vertices()
             for name, array, dtype in (
-                ("tets", self.elements, wp.int32),
+                ("nodes", self.point_nodes, wp.int32),
                 ("gradients", self.gradients, wp.vec3d),
                 ("volumes", self.volumes, wp.float64),
+                ("central", self.central, wp.float64),
                 ("muscles", self.muscles, wp.int32),
                 ("starts", starts, wp.int32),
                 ("slots", slots, wp.int32),
                 ("nodal_volumes", self.nodal_volumes, wp.float64),
+                ("added_kg", self.added_kg, wp.float64),
                 ("free", self.free, wp.float64),
                 ("load_shares", self.load_shares, wp.float64),
             ):
@@ -251,6 +340,13 @@ class TetBody(ParticleSystem):
                 setattr(layout, name, value)
             self._on_device[key] = layout, mesh
         return self._on_device[key]
+
+
+def _with_middles(named: Indices | tuple[int, ...], nodes: Indices) -> Indices:
+    """Return these nodes, and the middles of the edges of quadratic tets [T, 10] with both ends among them."""
+    named = np.asarray(named, dtype=np.int64)
+    ends = np.isin(nodes[:, EDGES], named).all(axis=2)
+    return np.union1d(named, nodes[:, 4:][ends])
 
 
 def _shares(load_vertices: Indices | tuple[int, ...] | None, count: int) -> Array:

@@ -19,13 +19,16 @@ _TETS_A_ROW = 20_000  # tet steps of a row from which rows are worth a thread of
 
 
 class Tets(Protocol):
-    """What the loops ask of a body of V vertices and T tets; `TetBody` has it, and says what it means."""
+    """What the loops ask of a body of V vertices and P integration points; `TetBody` has it, and says what it means."""
 
     rest_m: Array
-    elements: Indices
     free: Array
+    quadratic: bool
+    tet_nodes: Indices
+    point_nodes: Indices
     gradients: Array
     volumes: Array
+    central: Array
     nodal_volumes: Array
     load_shares: Array
     muscles: Indices
@@ -52,6 +55,10 @@ class Tets(Protocol):
 
     def lame(self, parameters: Array) -> tuple[float, float]:
         """Return Lame's moduli [Pa] for one vector of parameters."""
+        ...
+
+    def energy_moduli(self, parameters: Array) -> tuple[float, float, float]:
+        """Return mu and lambda of the energy, and the part of lambda that is shared."""
         ...
 
     def masses(self, parameters: Array) -> Array:
@@ -86,7 +93,7 @@ class _Pace:
 
 
 class TetIntervals:
-    """`CompiledIntervals` of a `TetBody`. Reverse mode keeps the states of one interval's substeps."""
+    """`CompiledIntervals` of a `TetBody` of linear tets. Reverse mode keeps the states of one interval's substeps."""
 
     integrators: tuple[Integrator, ...] = ("semi_implicit_euler",)
 
@@ -94,7 +101,7 @@ class TetIntervals:
         self._body = body
         self._meshes: dict[Precision, Any] = {}
         self._loops: dict[tuple[str, Precision], _Pace] = {}
-        self._chunks = max(1, min(_MOST_CHUNKS, len(body.elements) // _TETS_A_CHUNK))
+        self._chunks = max(1, min(_MOST_CHUNKS, len(body.point_nodes) // _TETS_A_CHUNK))
 
     def forward(
         self, states: Array, controls: Array, parameters: Array, dt_s: Array, *, substeps: int, precision: Precision
@@ -169,7 +176,7 @@ class TetIntervals:
         if precision not in self._meshes:
             body, real = self._body, np.float64 if precision == "double" else np.float32
             self._meshes[precision] = fem_cpu.Mesh(
-                fem_cpu.in_blocks((3 * body.elements).astype(np.uint32)),
+                fem_cpu.in_blocks((3 * body.point_nodes).astype(np.uint32)),
                 fem_cpu.in_blocks(body.gradients[:, 1:].reshape(-1, 9).astype(real)),
                 fem_cpu.in_blocks(body.volumes[:, None].astype(real)),
                 body.nodal_volumes.astype(real),
@@ -181,7 +188,7 @@ class TetIntervals:
         from vid2phys.engine.kernels import fem_cpu
 
         body = self._body
-        mu, lam, shared = self._moduli(values)
+        mu, lam, shared = self._body.energy_moduli(values)
         number = real.type
         weights = body.free / body.masses(values)
         acceleration = (weights * body.load_shares)[:, None] * control[:3]
@@ -199,12 +206,6 @@ class TetIntervals:
             body.locking == "nodal",
             body.ground,
         )
-
-    def _moduli(self, values: Array) -> tuple[float, float, float]:
-        """Return mu and lambda of each tet, lambda averaged over nodes, of the energy (`fem.read_material`)."""
-        mu, lam = self._body.lame(values)
-        shared = lam if self._body.locking == "nodal" else 0.0
-        return 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, shared
 
     def _activation(self, values: Array, control: Array) -> Array:
         muscles, first = self._body.muscles, self._body.layout()["muscle"]
@@ -227,8 +228,8 @@ class TetIntervals:
 
         # einsum, for the threads of a dot product of BLAS go on waiting where those of the loops are needed
         body, layout = self._body, self._body.layout()
-        _, lam, shared = self._moduli(values)
-        by_extra = extra_bar.reshape(-1, LANES).ravel()[: len(body.elements)]
+        _, lam, shared = self._body.energy_moduli(values)
+        by_extra = extra_bar.reshape(-1, LANES).ravel()[: len(body.point_nodes)]
         by_activation = np.bincount(body.muscles + 1, (lam + shared) * by_extra, len(control) - 2)[1:]
         first = layout["muscle"]
         by_values[first : first + len(by_activation)] += by_activation
@@ -274,7 +275,7 @@ class TetIntervals:
     def _each_row(self, run: Callable[[int], None], rows: int, steps: int) -> None:
         import numba
 
-        if rows == 1 or steps * len(self._body.elements) < _TETS_A_ROW:
+        if rows == 1 or steps * len(self._body.point_nodes) < _TETS_A_ROW:
             for row in range(rows):
                 run(row)
             return

@@ -8,7 +8,7 @@ import numpy as np
 
 from vid2phys.engine.constants import RISP_ROD
 from vid2phys.engine.system import Capabilities
-from vid2phys.engine.systems._tets import Locking, TetBody
+from vid2phys.engine.systems._tets import Elements, Locking, TetBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.errors import UsageError
 from vid2phys.types import Array
@@ -16,8 +16,8 @@ from vid2phys.types import Array
 _SENSORS = 10
 _FINE = 1000  # vertices
 _COARSE = (
-    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
-    "and of `simulate`, but several times too small for the material"
+    "the rod is made of few linear tets, which bend too stiffly: its young_modulus is comparable with that of other "
+    "clips and of `simulate`, but several times too small for the material"
 )
 
 
@@ -32,18 +32,19 @@ class Rod(TetBody):
     depends on F / E only: `load_n` gives the force that moves the middle by about an eighth of the length, so that one
     that swings between plus and minus that moves it over a fifth of an image the rod just fits in, whatever E.
 
-    Limits: those of `SoftBody`. One or two cells across are several times too stiff in bending: `RISP_ROD.cells` are
-    for results, the default ones for trying things out. Below E = 3e4 Pa the bar's weight bends it more than the load.
+    Limits: those of `SoftBody`. With `elements="linear"` one or two cells across bend several times too stiffly; RISP's
+    tables are made with these. Below E = 3e4 Pa the bar's weight bends it more than the load.
     """
 
     name = "rod"
-    integrators = ("implicit_euler", "semi_implicit_euler")
+    integrators = ("implicit_euler", "semi_implicit_euler", "implicit_midpoint")
 
     def __init__(
         self,
-        cells: tuple[int, int, int] = (4, 1, 1),
+        cells: tuple[int, int, int] = (8, 2, 2),
         *,
         size_m: tuple[float, float, float] = RISP_ROD.size_m,
+        elements: Elements = "quadratic",
         locking: Locking = "none",
         values: dict[str, float] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class Rod(TetBody):
             load_vertices=np.flatnonzero(place == cells[0] // 2),
             muscles=None,
             moduli="young",
+            elements=elements,
             locking=locking,
             ground=False,
             per_vertex_mass=False,
@@ -76,7 +78,7 @@ class Rod(TetBody):
             super().capabilities,
             purpose="a bar of rubber clamped at both ends and pushed in the middle: its Young's modulus",
             observed_as="modes",
-            caution=_COARSE if len(self.rest_m) < _FINE else "",
+            caution=_COARSE if not self.quadratic and len(self.rest_m) < _FINE else "",
         )
 
     def load_n(self, young_modulus: float) -> float:

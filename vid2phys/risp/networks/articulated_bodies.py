@@ -32,8 +32,8 @@ def body_for_training(system: System, folder: Path, seed: int = 0) -> Articulate
     if isinstance(system, Rod):
         path, size = folder / MODES_FILE, system.size_m
         if not path.exists():
-            find_motions(Rod(CELLS, size_m=size), seed).save(path)
-        return ModalBody(Rod(CELLS, size_m=size), Motions.load(path))
+            find_motions(Rod(CELLS, size_m=size, elements="linear"), seed).save(path)
+        return ModalBody(Rod(CELLS, size_m=size, elements="linear"), Motions.load(path))
     if isinstance(system, JointTree):
         return JointBody(system)
     raise ValueError(f"'{system.name}' is a body that moves as a whole")
