@@ -1,17 +1,15 @@
-"""Fit rollouts through impacts to the poses of a clip: friction, restitution, the ground and the motion.
+"""Fit the motion of a body through impacts to the poses of a clip: friction, restitution, the ground.
 
 Purpose: a rollout through several impacts is chaotic, so that its least squares have many minima, and intervals of the
 linear model are too narrow.
 
-Method: each impact may depart from the law by a small share of its impulse (slack), which is an unknown with a normal
-prior. Slack ties the rollout to the measured poses after each impact, as multiple shooting does (Bock and Plitt, "A
-multiple shooting algorithm for direct solution of optimal control problems", 1984). The horizon
-grows from the flight before the first impact to the end of the clip; from the first impact on, many values of friction
-and restitution compete. At last the slack's standard deviation is that
-of the largest evidence (Laplace's approximation), and frames get weights by Student's t.
+Method: multiple shooting (Bock and Plitt, "A multiple shooting algorithm for direct solution of optimal control
+problems", 1984). The states of some frames (nodes) are unknown, in flight where there is one. Rollouts join each node
+to the next, through one or a few impacts. At first rollouts may miss the next node by much, at last by nothing. Each
+impact may depart from its law by a share of its impulse (slack). Several values of friction and restitution compete.
+The slack with the largest evidence counts (Laplace's approximation), and frames get weights by Student's t.
 
-Limits: one body over one plane. Slack acts in impacts, not while a body slides or rests. Parameters of the camera are
-not fitted.
+Limits: one body over one plane. Parameters of the camera are not fitted.
 """
 
 from __future__ import annotations
@@ -34,31 +32,38 @@ from vid2phys.types import Array, Parameters
 if TYPE_CHECKING:
     from vid2phys.engine.systems.thrown import Contacts, ThrownBody
 
+Prior = Callable[[Array], tuple[Array, Array]]
+
+_SIZE, _AXES = 12, 4  # numbers of a state, and of the slack of an interval
 _OF_IMPACT, _OF_SLIDING = slice(0, 3), 3  # slack of an interval
-_AXES = 4
-_SLACKS = (0.2, 0.1, 0.05, 0.03)  # standard deviations of the slack that are compared
-_GROWING = 0.1  # the slack's standard deviation while the horizon grows
-_FRICTIONS, _RESTITUTIONS = (0.07, 0.17, 0.3, 0.5, 0.9), (0.05, 0.2, 0.4, 0.6, 0.8)  # of starts
-_LEAST_KEPT = 4  # motions
-_ALIKE = 0.01  # distance of theta below which two motions count as the same
-_SHARE_OF_SEARCH = 0.5  # of the work
-_GROWTH, _LEAST_FRAMES, _LEAST_GROWTH = 1.1, 8, 3  # of the horizon
-_STEPS = np.array([*[1e-5] * 3, *[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3])  # of differences: m, rad, m/s, rad/s
-_THETA_STEP, _SLACK_STEP = 1e-3, 1e-3
+_FRICTIONS, _RESTITUTIONS = (0.15, 0.4), (0.1, 0.4, 0.75)  # of starts
+_MISSES = (
+    100.0,
+    30.0,
+    10.0,
+    3.0,
+    1.0,
+)  # by how much rollouts may miss the next node, over `_EXACT`, one after the other
+_SLACKS = (0.2, 0.1, 0.05, 0.025)  # standard deviations of the slack, one after the other
+_EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
+_NEAR_M = 0.01  # clearance below which a body may touch
+_FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
+_STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
+_THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
+_ITERATIONS = 8
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
 _HARDLY = 1e-2  # information on each unknown that is there without the clip
 _UNKNOWN = {"mu": 1.0, "restitution": 0.25}  # standard deviations from which on a parameter is not determined
 _ROUNDING = 1e-13  # of the largest eigenvalue
-_ROUNDS = 3  # of weights
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
 _SHARE = 0.85  # from one friction to the next while its least value is searched
 
 
 @dataclass(frozen=True)
 class Motion:
-    """A rollout by its unknowns: start [13], theta [P] in solver coordinates, slack [F - 1, 4]."""
+    """The unknowns: states [M, 13] of the nodes, theta [P] in solver coordinates, slack [F - 1, 4]."""
 
-    start: Array
+    nodes: Array
     theta: Array
     slack: Array
 
@@ -68,12 +73,11 @@ class Fitted:
     """The end of a fit.
 
     states: [F, 13]. contacts: [1, F - 1]. covariance: [P, P] of theta. unknown: which of theta the clip does not
-    determine. state_covariance: [F, 12, 12]. slack_std: of the slack. weights: [G] of the poses. residuals: [G, 6]
-    white. misfit: their root mean square. least_friction: the least mu that explains the clip (95 %), where it only has
-    such a bound.
+    determine. state_covariance: [F, 12, 12]. slack_std: of the slack. weights: [G] of the poses. misfit: of the poses,
+    root mean square in standard deviations. least_friction: the least mu that explains the clip (95 %), where it only
+    has such a bound.
     """
 
-    motion: Motion
     parameters: Parameters
     states: Array
     contacts: Contacts
@@ -82,7 +86,6 @@ class Fitted:
     slack_std: float
     weights: Array
     minimum: Minimum[Motion]
-    residuals: Array
     misfit: float
     unknown: tuple[str, ...]
     least_friction: float | None
@@ -90,26 +93,23 @@ class Fitted:
 
 @dataclass(frozen=True)
 class ImpactProblem(least_squares.Problem[Motion]):
-    """The least squares of a rollout up to a frame.
+    """The least squares of a motion.
 
-    system, parameters: what is rolled out, and its free parameters. poses: of the clip. times_s: [F]. lower: Cholesky
-    factor of the covariance of all poses. frames: how many count. slack_std: of the slack's prior. prior: returns the
-    residuals and the precisions of the priors of theta.
+    system, parameters: the body, and its free parameters. poses: of the clip. lengths_s: [F - 1] of the intervals.
+    lower: Cholesky factor of the covariance of all poses. frames: [M] of the nodes, the first is 0. prior: returns the
+    residuals and the precisions of the priors of theta. slack_std: of the slack's prior. miss: standard deviations [12]
+    by which rollouts miss the next node.
     """
 
     system: ThrownBody
     parameters: Parameters
     poses: FramePoses
-    times_s: Array
+    lengths_s: Array
     lower: Array
-    frames: int
+    frames: NDArray[np.int64]
+    prior: Prior
     slack_std: float
-    prior: Callable[[Array], tuple[Array, Array]]
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Return the frames with a pose that count."""
-        return self.poses.rows[self.poses.rows < self.frames]
+    miss: Array
 
     def vectors(self, theta: Array) -> Array:
         """Return the system's parameters [B, P] of solver coordinates [B, free]."""
@@ -119,37 +119,43 @@ class ImpactProblem(least_squares.Problem[Motion]):
             vectors[:, i] = np.exp(theta[:, k]) if log else theta[:, k]
         return vectors
 
-    @property
-    def lengths_s(self) -> Array:
-        """Return the lengths [F - 1] of the intervals that count."""
-        return np.diff(self.times_s[: self.frames])
-
-    def rolled(self, motion: Motion) -> tuple[Array, Contacts]:
-        """Return states [F, 13] and contacts [1, F - 1] up to the last frame that counts."""
-        given = self.vectors(motion.theta[None]), motion.slack[None, : self.frames - 1]
-        states, contacts = self.system.rollouts(motion.start[None], self.lengths_s[None], *given)
-        return states[0], contacts
+    def rolled(self, motion: Motion) -> tuple[Array, Array, Contacts]:
+        """Return states [F, 13], where rollouts end at the nodes but the first [M - 1, 13], and contacts [1, F - 1]."""
+        count = len(self.lengths_s)
+        bounds = np.append(self.frames, count + (self.frames[-1] < count))
+        sizes = np.diff(np.append(self.frames, count))
+        longest = int(sizes.max())
+        lengths, slack = np.zeros((len(sizes), longest)), np.zeros((len(sizes), longest, _AXES))
+        for i, (first, size) in enumerate(zip(bounds, sizes, strict=False)):
+            lengths[i, :size], slack[i, :size] = (
+                self.lengths_s[first : first + size],
+                motion.slack[first : first + size],
+            )
+        theta = np.repeat(motion.theta[None], len(sizes), 0)
+        rolled, found = self.system.rollouts(motion.nodes, lengths, self.vectors(theta), slack)
+        parts = [rolled[i, : size + (i == len(sizes) - 1)] for i, size in enumerate(sizes)]
+        ends = np.array([rolled[i, size] for i, size in enumerate(sizes[:-1])]).reshape(-1, rolled.shape[-1])
+        return np.concatenate(parts), ends, found.joined(sizes)
 
     def white(self, values: Array) -> Array:
-        """Return values [6 G, ...] of the poses that count, divided by the Cholesky factor of their covariance."""
-        size = len(values)
-        return np.asarray(solve_triangular(self.lower[:size, :size], values, lower=True))
+        """Return values [6 G, ...] of the poses, divided by the Cholesky factor of their covariance."""
+        return np.asarray(solve_triangular(self.lower, values, lower=True, check_finite=False))
 
-    def whitened(self, states: Array) -> Array:
-        """Return white residuals [6 G] of states [F, 13]."""
-        rows = self.rows
-        off = self.system.local(self.poses.states[: len(rows)], states[rows])[:, :6].ravel()
-        return self.white(off) if np.isfinite(off).all() else np.full(off.shape, np.inf)
+    def residuals(self, motion: Motion) -> tuple[Array, Array]:
+        """Return white residuals of the poses [6 G] and of the nodes [12 (M - 1)]."""
+        states, ends, _ = self.rolled(motion)
+        off = self.white(self.system.local(self.poses.states, states[self.poses.rows])[:, :6].ravel())
+        missed = self.system.local(motion.nodes[1:], ends) / self.miss
+        return off, missed.ravel()
 
     def cost(self, motion: Motion) -> float:
         """See `Problem.cost`."""
-        return self._cost(motion, self.whitened(self.rolled(motion)[0]))
+        return self._cost(motion, *self.residuals(motion))
 
-    def _cost(self, motion: Motion, residual: Array) -> float:
-        slack = motion.slack / self.slack_std
+    def _cost(self, motion: Motion, off: Array, missed: Array) -> float:
+        slack, rate = motion.slack / self.slack_std, motion.nodes[0, 10:13] / _RATE_STD
         prior, _ = self.prior(motion.theta)
-        rate = motion.start[10:13] / _RATE_STD
-        total = 0.5 * float(residual @ residual + (slack**2).sum() + prior @ prior + rate @ rate)
+        total = 0.5 * float(off @ off + missed @ missed + (slack**2).sum() + prior @ prior + rate @ rate)
         return total if np.isfinite(total) else np.inf
 
     def active(self, contacts: Contacts) -> NDArray[np.int64]:
@@ -166,68 +172,86 @@ class ImpactProblem(least_squares.Problem[Motion]):
 
     def equations(self, motion: Motion) -> tuple[float, NormalEquations, NDArray[np.int64], Array, Array]:
         """Return cost, normal equations, active slack, states [F, 13] and their derivatives [F, 12, U]."""
-        states, contacts = self.rolled(motion)
-        residual = self.whitened(states)
-        if not np.isfinite(residual).all():
+        states, ends, contacts = self.rolled(motion)
+        off, missed = self.residuals(motion)
+        if not (np.isfinite(off).all() and np.isfinite(missed).all()):
             raise SimulationError("a rollout through impacts is not finite")
         active = self.active(contacts)
-        slopes = self._slopes(motion, states, active)
-        jacobian = self.white(slopes[self.rows, :6].reshape(len(residual), -1)).T
-        theta = len(motion.theta)
+        slopes, of_ends = self._slopes(motion, states, ends, active)
+        of_poses = self.white(slopes[self.poses.rows, :6].reshape(len(off), -1))
+        of_nodes = of_ends / self.miss[:, None]
+        of_nodes = of_nodes.reshape(len(missed), -1)
+        count, theta = _SIZE * len(motion.nodes), len(motion.theta)
+        for i in range(len(ends)):
+            rows, columns = np.arange(_SIZE) + _SIZE * i, np.arange(_SIZE) + _SIZE * (i + 1)
+            of_nodes[rows, columns] -= 1.0 / self.miss
+        gradient = of_poses.T @ off + of_nodes.T @ missed
+        information = of_poses.T @ of_poses + of_nodes.T @ of_nodes
         prior, precision = self.prior(motion.theta)
-        gradient, information = jacobian @ residual, jacobian @ jacobian.T
-        own, rates = slice(12, 12 + theta), slice(9, 12)
-        gradient[own] += prior * np.sqrt(precision)
-        gradient[rates] += motion.start[10:13] / _RATE_STD**2
-        gradient[12 + theta :] += motion.slack[tuple(active.T)] / self.slack_std**2
+        own, rest = slice(count, count + theta), slice(count + theta, None)
         diagonal = np.zeros(len(gradient))
-        diagonal[own], diagonal[rates], diagonal[12 + theta :] = precision, _RATE_STD**-2, self.slack_std**-2
+        gradient[own] += prior * np.sqrt(precision)
+        gradient[9:12] += motion.nodes[0, 10:13] / _RATE_STD**2
+        gradient[rest] += motion.slack[tuple(active.T)] / self.slack_std**2
+        diagonal[own], diagonal[9:12], diagonal[rest] = precision, _RATE_STD**-2, self.slack_std**-2
         normal = NormalEquations(gradient, information + np.diag(diagonal))
-        return self._cost(motion, residual), normal, active, states, slopes
+        return self._cost(motion, off, missed), normal, active, states, slopes
 
-    def _slopes(self, motion: Motion, states: Array, active: NDArray[np.int64]) -> Array:
-        """Return derivatives [F, 12, U] of the states by all unknowns.
+    def _slopes(self, motion: Motion, states: Array, ends: Array, active: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return derivatives of the states [F, 12, U] and of the ends [M - 1, 12, U] by all unknowns.
 
         Central differences of single intervals are chained. Differences of whole rollouts would meet other impacts.
         """
-        theta, count = len(motion.theta), self.frames - 1
-        each = 12 + theta
+        theta, count, nodes = len(motion.theta), len(self.lengths_s), _SIZE * len(motion.nodes)
+        by_each, by_slack = self._interval_slopes(motion, states, active)
+        total = nodes + theta + len(active)
+        slopes, of_ends = np.zeros((count + 1, _SIZE, total)), np.zeros((len(ends), _SIZE, total))
+        node_of = {int(frame): i for i, frame in enumerate(self.frames)}
+        slopes[0, :, :_SIZE] = np.eye(_SIZE)
+        for k in range(count):
+            after = by_each[k, :, :_SIZE] @ slopes[k]
+            after[:, nodes : nodes + theta] += by_each[k, :, _SIZE:]
+            here = np.flatnonzero(active[:, 0] == k)
+            after[:, nodes + theta + here] += by_slack[:, here]
+            node = node_of.get(k + 1)
+            if node is None:
+                slopes[k + 1] = after
+            else:
+                of_ends[node - 1] = after
+                slopes[k + 1, :, _SIZE * node : _SIZE * (node + 1)] = np.eye(_SIZE)
+        return slopes, of_ends
+
+    def _interval_slopes(self, motion: Motion, states: Array, active: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return derivatives [F - 1, 12, 12 + P] by the state before and theta, and by the active slack [12, S]."""
+        theta, count = len(motion.theta), len(self.lengths_s)
+        each = _SIZE + theta
+        steps = np.concatenate([np.tile([*_STEPS, *[_THETA_STEP] * theta], count), np.full(len(active), _SLACK_STEP)])
         interval = np.concatenate([np.repeat(np.arange(count), each), active[:, 0]])
-        start_step, theta_step = np.zeros((len(interval), 12)), np.zeros((len(interval), theta))
-        slack_step = np.zeros((len(interval), _AXES))
-        start_step[: count * each] = np.tile(np.vstack([np.diag(_STEPS), np.zeros((theta, 12))]), (count, 1))
-        theta_step[: count * each] = np.tile(
-            np.vstack([np.zeros((12, theta)), _THETA_STEP * np.eye(theta)]), (count, 1)
-        )
-        slack_step[np.arange(count * each, len(interval)), active[:, 1]] = _SLACK_STEP
+        moves = np.zeros((len(interval), each))
+        moves[: count * each] = np.tile(np.eye(each), (count, 1)) * steps[: count * each, None]
+        slack_move = np.zeros((len(interval), _AXES))
+        slack_move[np.arange(count * each, len(interval)), active[:, 1]] = _SLACK_STEP
         ends = []
         for sign in (1.0, -1.0):
-            starts = self.system.retract(states[interval], sign * start_step)
-            vectors = self.vectors(motion.theta + sign * theta_step)
-            slack = motion.slack[interval] + sign * slack_step
+            starts = self.system.retract(states[interval], sign * moves[:, :_SIZE])
+            vectors, slack = (
+                self.vectors(motion.theta + sign * moves[:, _SIZE:]),
+                motion.slack[interval] + sign * slack_move,
+            )
             ends.append(self.system.rollouts(starts, self.lengths_s[interval, None], vectors, slack[:, None])[0][:, 1])
-        step = np.concatenate([np.tile([*_STEPS, *[_THETA_STEP] * theta], count), np.full(len(active), _SLACK_STEP)])
-        ahead, behind = (self.system.local(states[interval + 1], end) for end in ends)
-        by_each = (ahead - behind) / (2.0 * step[:, None])
-        slopes = np.zeros((self.frames, 12, each + len(active)))
-        slopes[0, :, :12] = np.eye(12)
-        of_state = by_each[: count * each].reshape(count, each, 12)
-        for k in range(count):
-            slopes[k + 1] = of_state[k, :12].T @ slopes[k]
-            slopes[k + 1, :, 12:each] += of_state[k, 12:].T
-            here = np.flatnonzero(active[:, 0] == k)
-            slopes[k + 1][:, each + here] += by_each[count * each + here].T
-        return slopes
+        slopes = self.system.local(ends[1], ends[0]) / (2.0 * steps[:, None])
+        of_state = np.swapaxes(slopes[: count * each].reshape(count, each, _SIZE), 1, 2)
+        return of_state, slopes[count * each :].T
 
     def moved(self, motion: Motion, step: Array, active: NDArray[np.int64]) -> Motion:
         """Return the motion after a step [U], its parameters within their bounds."""
-        theta = len(motion.theta)
+        nodes, theta = _SIZE * len(motion.nodes), len(motion.theta)
         low, high = self.parameters.free_bounds
         slack = motion.slack.copy()
-        slack[tuple(active.T)] += step[12 + theta :]
+        slack[tuple(active.T)] += step[nodes + theta :]
         return Motion(
-            self.system.retract(motion.start, step[:12]),
-            np.clip(motion.theta + step[12 : 12 + theta], low, high),
+            self.system.retract(motion.nodes, step[:nodes].reshape(-1, _SIZE)),
+            np.clip(motion.theta + step[nodes : nodes + theta], low, high),
             slack,
         )
 
@@ -237,10 +261,9 @@ def fit(
     parameters: Parameters,
     poses: FramePoses,
     times_s: Array,
-    first: Array,
-    prior: Callable[[Array], tuple[Array, Array]],
+    smoothed: Array,
+    prior: Prior,
     progress: Callable[[float], None] = lambda share: None,
-    fixed: tuple[str, ...] = (),
 ) -> Fitted:
     """Fit the free parameters, the motion and the ground to the poses of a clip.
 
@@ -249,120 +272,44 @@ def fit(
         parameters: of the system; free ones are fitted, the others stay.
         poses: of the frames.
         times_s: of all F frames.
-        first: state [13] of the first frame, roughly.
+        smoothed: states [F, 13] of a fit that knows no contact.
         prior: residuals and precisions of the priors of theta, both [P].
-        progress: receives the share of the horizon that is done.
-        fixed: free parameters that stay where they are until the motion is found.
+        progress: receives the share of the work that is done.
     """
-    lower = _factor(poses, np.ones(len(poses.rows)))
-    whole = ImpactProblem(system, parameters, poses, times_s, lower, len(times_s), _GROWING, prior)
-    found, weights = _searched(_without(whole, fixed), first, progress)
+    weights, lengths = np.ones(len(poses.rows)), np.diff(times_s)
+    frames = _node_frames(system, smoothed, parameters.vector)
+    given = system, parameters, poses, lengths, _factor(poses, weights), frames, prior
+    whole = ImpactProblem(*given, _SLACKS[0], _MISSES[0] * _EXACT)
+    motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
     best: tuple[float, ImpactProblem, Motion, Array] | None = None
-    for k, start in enumerate(found):
-        end = _annealed(whole, _joined(whole, start, fixed), weights)
+    starts = _starts(parameters.free_names, motion)
+    for k, start in enumerate(starts):
+        end = _tightened(whole, start, weights)
         if best is None or end[0] > best[0]:
             best = end
-        progress(_SHARE_OF_SEARCH + (1.0 - _SHARE_OF_SEARCH) * (k + 1) / len(found))
+        progress((k + 1) / len(starts))
     assert best is not None
     _, whole, motion, weights = best
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return _concluded(whole, minimum, weights)
 
 
-def _annealed(whole: ImpactProblem, motion: Motion, weights: Array) -> tuple[float, ImpactProblem, Motion, Array]:
-    """Return the largest evidence over the slack's standard deviations, with its problem, motion and weights [G]."""
-    best: tuple[float, ImpactProblem, Motion, Array] | None = None
-    for std in _SLACKS:
-        problem = replace(whole, slack_std=std, lower=_factor(whole.poses, weights))
-        weights, motion = _robust(problem, weights, motion)
-        problem = replace(problem, lower=_factor(whole.poses, weights))
-        evidence = _evidence(problem, motion, weights)
-        if best is None or evidence > best[0]:
-            best = evidence, problem, motion, weights
-    assert best is not None
-    return best
-
-
-def _evidence(problem: ImpactProblem, motion: Motion, weights: Array) -> float:
-    """Return the logarithm of the evidence by Laplace's approximation, up to a constant."""
-    cost, normal, active, _, _ = problem.equations(motion)
-    bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
-    given = 3.0 * float(np.log(weights).sum())  # poses that count less have wider errors
-    return -cost + given - len(active) * float(np.log(problem.slack_std)) - 0.5 * float(bent)
-
-
-def _factor(poses: FramePoses, weights: Array) -> Array:
-    """Return the Cholesky factor [6 G, 6 G] of the covariance of all poses."""
-    return np.asarray(np.linalg.cholesky(poses.covariance_of_clip(weights)))
-
-
-def _weights(system: ThrownBody, poses: FramePoses, states: Array, count: int) -> Array:
-    """Return the robust weights of the first `count` poses by how far they are from states [F, 13]."""
-    residual = system.local(poses.states[:count], states[poses.rows[:count]])[..., :6]
-    covariance = (poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2))[:count]
-    square = np.einsum("gi,gij,gj->g", residual, np.linalg.inv(covariance), residual) / 6.0
-    return np.minimum(student_weights(square), 1.0)
-
-
-def _without(whole: ImpactProblem, fixed: tuple[str, ...]) -> ImpactProblem:
-    """Return the problem with some free parameters fixed where they are."""
-    names = whole.parameters.free_names
-    free = np.array([name not in fixed for name in names])
-    rest = whole.parameters.free_vector()
-
-    def prior(theta: Array) -> tuple[Array, Array]:
-        full = rest.copy()
-        full[free] = theta
-        residuals, precision = whole.prior(full)
-        return residuals[free], precision[free]
-
-    parameters = whole.parameters.with_free(tuple(name for name in names if name not in fixed))
-    return replace(whole, parameters=parameters, prior=prior)
-
-
-def _joined(whole: ImpactProblem, motion: Motion, fixed: tuple[str, ...]) -> Motion:
-    """Return a motion of `_without` as one of the whole problem."""
-    theta = whole.parameters.free_vector()
-    theta[[name not in fixed for name in whole.parameters.free_names]] = motion.theta
-    return replace(motion, theta=theta)
-
-
-def _searched(whole: ImpactProblem, first: Array, progress: Callable[[float], None]) -> tuple[list[Motion], Array]:
-    """Return the best motions up to the end, from horizons that grow, and the weights [G] of the poses.
-
-    The flight before the first contact is fitted first. From there many starts compete; ever fewer go on.
-    """
-    total = len(whole.times_s)
-    motion = Motion(first, whole.parameters.free_vector(), np.zeros((total - 1, _AXES)))
-    horizon, weights = min(_LEAST_FRAMES, total), np.ones(len(whole.poses.rows))
-    found: list[Motion] = []
-    while True:
-        problem = replace(whole, frames=horizon, lower=_factor(whole.poses, weights))
-        if not found and len(problem.active(problem.rolled(motion)[1])):
-            found = _starts(whole.parameters.free_names, motion)
-        if found:
-            found = _best(problem, found)
-            motion = found[0]
-            weights = _seen_weights(problem, weights, motion)
-        else:
-            weights, motion = _robust(problem, weights, motion)
-        progress(_SHARE_OF_SEARCH * horizon / total)
-        if horizon == total:
-            return found or [motion], weights
-        horizon = min(total, max(horizon + _LEAST_GROWTH, int(horizon * _GROWTH)))
-
-
-def _best(problem: ImpactProblem, found: list[Motion]) -> list[Motion]:
-    """Return motions fitted up to a longer horizon, the best of those that differ, about half as many."""
-    ends = sorted((_descended(problem, motion) for motion in found), key=lambda end: end.cost)
-    kept: list[Minimum[Motion]] = []
-    for end in ends:
-        if len(kept) == max(_LEAST_KEPT, len(found) // 2):
-            break
-        apart = [np.abs(end.point.theta - other.point.theta).max() for other in kept]
-        if np.isfinite(end.cost) and min(apart, default=np.inf) > _ALIKE:
-            kept.append(end)
-    return [end.point for end in kept] or [ends[0].point]
+def _node_frames(system: ThrownBody, states: Array, vector: Array) -> NDArray[np.int64]:
+    """Return the frames of the nodes: the first, the middle of each flight, and others where a node is far."""
+    clear = system.clearance_m(states, vector) > _NEAR_M
+    frames = [0]
+    flight = 0  # frames of the flight so far
+    for k, flies in enumerate(np.append(clear, False)):
+        if flies:
+            flight += 1
+            continue
+        middle = k - 1 - flight // 2
+        if flight and middle - frames[-1] >= _NEAREST:
+            frames.append(middle)
+        flight = 0
+        if k - frames[-1] >= _FARTHEST and k < len(clear) - _NEAREST:
+            frames.append(k)
+    return np.array(frames, dtype=np.int64)
 
 
 def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
@@ -372,47 +319,71 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
     return [replace(motion, theta=np.array(values)) for values in itertools.product(*choices)]
 
 
-def _robust(problem: ImpactProblem, weights: Array, motion: Motion) -> tuple[Array, Motion]:
-    """Return the weights [G] of the poses, and the motion fitted with them."""
-    for _ in range(_ROUNDS):
-        motion = _descended(problem, motion).point
-        weights = _seen_weights(problem, weights, motion)
-        problem = replace(problem, lower=_factor(problem.poses, weights))
-    return weights, motion
+def _tightened(whole: ImpactProblem, motion: Motion, weights: Array) -> tuple[float, ImpactProblem, Motion, Array]:
+    """Return the largest evidence over the slack's standard deviations, with its problem, motion and weights [G]."""
+    for miss in _MISSES:
+        whole = replace(whole, miss=miss * _EXACT)
+        weights, motion = _robust(whole, motion, weights)
+    best: tuple[float, ImpactProblem, Motion, Array] | None = None
+    for std in _SLACKS:
+        whole = replace(whole, slack_std=std)
+        weights, motion = _robust(whole, motion, weights)
+        whole = replace(whole, lower=_factor(whole.poses, weights))
+        evidence = _evidence(whole, motion)
+        if best is None or evidence > best[0]:
+            best = evidence, whole, motion, weights
+    assert best is not None
+    return best
 
 
-def _seen_weights(problem: ImpactProblem, weights: Array, motion: Motion) -> Array:
-    """Return the weights [G] with those of the frames that count by how far they are from a motion."""
-    count = len(problem.rows)
-    weights = weights.copy()
-    weights[:count] = _weights(problem.system, problem.poses, problem.rolled(motion)[0], count)
-    return weights
+def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Array, Motion]:
+    """Return weights [G] of the poses, and the motion fitted with the ones before."""
+    poses = problem.poses
+    motion = _descended(replace(problem, lower=_factor(poses, weights)), motion).point
+    off = problem.system.local(poses.states, problem.rolled(motion)[0][poses.rows])[:, :6]
+    covariance = poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2)
+    square = np.einsum("gi,gij,gj->g", off, np.linalg.inv(covariance), off) / 6.0
+    return np.minimum(student_weights(square), 1.0), motion
 
 
 def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
     try:
-        return least_squares.minimize(problem, motion, Settings(iterations=6, tolerance=1e-3, raised=1e-2))
+        return least_squares.minimize(problem, motion, Settings(iterations=_ITERATIONS, tolerance=1e-3))
     except SimulationError:
         return Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
+
+
+def _evidence(problem: ImpactProblem, motion: Motion) -> float:
+    """Return the logarithm of the evidence by Laplace's approximation, up to a constant."""
+    try:
+        cost, normal, active, _, _ = problem.equations(motion)
+    except SimulationError:
+        return -np.inf
+    bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
+    given = -float(np.log(np.diagonal(problem.lower)).sum())
+    return given - cost - len(active) * float(np.log(problem.slack_std)) - 0.5 * float(bent)
+
+
+def _factor(poses: FramePoses, weights: Array) -> Array:
+    """Return the Cholesky factor [6 G, 6 G] of the covariance of all poses."""
+    return np.asarray(np.linalg.cholesky(poses.covariance_of_clip(weights)))
 
 
 def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array) -> Fitted:
     """Return the fit with its covariances, scaled by what the residuals leave over."""
     motion, names = minimum.point, whole.parameters.free_names
     _, normal, _, states, slopes = whole.equations(motion)
-    residual = whole.whitened(states)
-    misfit = float(np.sqrt((residual**2).mean()))
+    misfit = float(np.sqrt((whole.residuals(motion)[0] ** 2).mean()))
     covariance = _inverse(normal.information + _HARDLY * np.eye(len(normal.gradient))) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
-    own = slice(12, 12 + len(names))
+    own = slice(_SIZE * len(motion.nodes), _SIZE * len(motion.nodes) + len(names))
     stds = np.sqrt(np.diagonal(covariance)[own])
     unknown = tuple(name for name, std in zip(names, stds, strict=True) if std > _UNKNOWN.get(name, np.inf))
-    _, contacts = whole.rolled(motion)
-    return Fitted(
-        *(motion, whole.parameters.fitted_at(motion.theta), states, contacts, covariance[own, own], of_states),
-        *(whole.slack_std, weights, minimum, residual.reshape(-1, 6), misfit, unknown),
-        _least_friction(whole, minimum) if "mu" in unknown and (contacts.impacts > 0).any() else None,
-    )
+    contacts, parameters = whole.rolled(motion)[2], whole.parameters.fitted_at(motion.theta)
+    bounded = "mu" in unknown and bool((contacts.impacts > 0).any())
+    given = parameters, states, contacts, covariance[own, own], of_states
+    least = _least_friction(whole, minimum) if bounded else None
+    return Fitted(*given, whole.slack_std, weights, minimum, misfit, unknown, least)
 
 
 def _inverse(information: Array) -> Array:

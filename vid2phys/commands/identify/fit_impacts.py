@@ -19,8 +19,6 @@ from vid2phys.errors import UsageError
 from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.problem import Problem
@@ -75,22 +73,23 @@ def solve_impacts(
             f"--fit {','.join(of_camera)} with contact", "parameters of body and ground", "fit one of them"
         )
     progress("fitting the impacts")
-    poses = FramePoses.of(problem, smoothed.states, _hidden_axes(inputs))
+    hidden = _hidden_axes(inputs)
+    poses = FramePoses.of(problem, smoothed.states, hidden)
     parameters, priors = _with_ground(inputs, problem, options, poses.states)
     whole = replace(problem, parameters=parameters, priors=priors)
     names = parameters.free_names
-    first = _first_state(system, poses.states, smoothed.states[0], poses.rows, problem.observation.times_s)
     fitted = impacts.fit(
-        *(system, parameters, poses, problem.observation.times_s, first),
+        *(system, parameters, poses, problem.observation.times_s, _without_hidden(smoothed.states, hidden)),
         lambda theta: whole.prior(names, theta),
         lambda share: progress("fitting the impacts", round(100 * share), 100),
     )
-    return (
-        replace(whole, parameters=fitted.parameters),
-        _solution(whole, smoothed, fitted),
-        {"impacts": _listed(fitted), "departure_from_the_law": fitted.slack_std, "misfit": fitted.misfit},
-        _notes(fitted, options),
-    )
+    report = {
+        "impacts": _listed(fitted, problem.observation.times_s),
+        "departure_from_the_law": fitted.slack_std,
+        "misfit": fitted.misfit,
+    }
+    solution = _solution(whole, smoothed, fitted)
+    return replace(whole, parameters=fitted.parameters), solution, report, _notes(fitted)
 
 
 def _hidden_axes(inputs: Inputs) -> Array:
@@ -102,6 +101,15 @@ def _hidden_axes(inputs: Inputs) -> Array:
     mesh = inputs.mesh if inputs.untrained is None else replace(inputs.mesh, part_names=())
     axes = np.asarray(axes_of_revolution(mesh)).reshape(-1, 3)
     return np.eye(3) if len(axes) > 1 else axes
+
+
+def _without_hidden(states: Array, hidden: Array) -> Array:
+    """Return states [F, 13] that do not rotate about the hidden axes [A, 3] of the body."""
+    states = states.copy()
+    if len(hidden) == 3:
+        states[:, 3:7] = (1.0, 0.0, 0.0, 0.0)
+    states[:, 10:13] -= states[:, 10:13] @ hidden.T @ hidden
+    return states
 
 
 def _with_ground(
@@ -128,21 +136,6 @@ def _with_ground(
     return parameters, priors
 
 
-def _first_state(system: Any, poses: Array, smoothed: Array, rows: NDArray[np.int64], times_s: Array) -> Array:
-    """Return the state [13] of the first frame: the smoothed one, with the mean velocity of the first frames."""
-    near = rows[: min(6, len(rows))]
-    if len(near) < 3:
-        return smoothed
-    step = system.local(np.broadcast_to(smoothed, (len(near), 13)), poses[: len(near)])[:, :6]
-    elapsed = times_s[near] - times_s[0]
-    fall = np.zeros((len(near), 6))
-    fall[:, 2] = -0.5 * 9.81 * elapsed**2
-    slope = np.linalg.lstsq(np.stack([np.ones(len(near)), elapsed], axis=1), step - fall, rcond=None)[0]
-    first = system.retract(smoothed, np.concatenate([slope[0], np.zeros(6)]))
-    first[7:13] = slope[1]
-    return np.asarray(first)
-
-
 def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
     """Return the fit as a solution of the clip."""
     names = problem.parameters.free_names
@@ -165,13 +158,13 @@ def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
     )
 
 
-def _listed(fitted: Fitted) -> list[dict[str, float]]:
+def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     """Return the impacts in the order of time, with impulses per kilogram (m/s)."""
     contacts = fitted.contacts
     hit = np.flatnonzero(contacts.impacts[0] > 0)
     return [
         {
-            "time_s": round(float(contacts.time_s[0, k]), 6),
+            "time_s": round(float(times_s[k] + contacts.time_s[0, k]), 6),
             "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
             "normal_impulse_m_s": round(float(contacts.normal_impulse[0, k]), 5),
             "friction_impulse_m_s": round(float(contacts.friction_impulse[0, k]), 5),
@@ -181,7 +174,7 @@ def _listed(fitted: Fitted) -> list[dict[str, float]]:
     ]
 
 
-def _notes(fitted: Fitted, options: FitOptions) -> list[str]:
+def _notes(fitted: Fitted) -> list[str]:
     """Return what a reader must know of the fit."""
     notes: list[str] = []
     contacts = fitted.contacts

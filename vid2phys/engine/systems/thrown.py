@@ -7,9 +7,10 @@ compliant contact.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys import geometry
 from vid2phys.engine.system import Capabilities
@@ -48,6 +49,14 @@ class Contacts:
     approach_m_s: Array
     impacts: Array
     sliding_s: Array
+
+    def joined(self, sizes: NDArray[np.int64]) -> Contacts:
+        """Return the contacts [1, sum of sizes] of rollouts that follow each other; the first `sizes` [B] of each."""
+        given = {
+            field.name: np.concatenate([getattr(self, field.name)[i, :n] for i, n in enumerate(sizes)])[None]
+            for field in fields(self)
+        }
+        return Contacts(**given)
 
 
 class ThrownBody(RigidContact):
