@@ -15,7 +15,7 @@ Limits: one body over one plane. Parameters of the camera are not fitted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from vid2phys.solvers.least_squares import DenseModel, Minimum, NormalEquations,
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
-    from vid2phys.engine.systems.thrown import Contacts, ThrownBody
+    from vid2phys.engine.systems._thrown import Contacts, ThrownBody
 
 Prior = Callable[[Array], tuple[Array, Array]]
 
@@ -44,16 +44,19 @@ _MISSES = (
     3.0,
     1.0,
 )  # by how much rollouts may miss the next node, over `_EXACT`, one after the other
-_SLACKS = (0.2, 0.1, 0.05, 0.025)  # standard deviations of the slack, one after the other
+_SLACKS = (0.2, 0.1, 0.05)  # standard deviations of the slack, one after the other
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
 _THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
+_WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
+_REFINED = 2  # starts that go on
 _ITERATIONS = 8
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
 _HARDLY = 1e-2  # information on each unknown that is there without the clip
 _UNKNOWN = {"mu": 1.0, "restitution": 0.25}  # standard deviations from which on a parameter is not determined
+_FAST_M_S = 0.1  # an impact that shows the restitution
 _ROUNDING = 1e-13  # of the largest eigenvalue
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
 _SHARE = 0.85  # from one friction to the next while its least value is searched
@@ -281,15 +284,13 @@ def fit(
     given = system, parameters, poses, lengths, _factor(poses, weights), frames, prior
     whole = ImpactProblem(*given, _SLACKS[0], _MISSES[0] * _EXACT)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
-    best: tuple[float, ImpactProblem, Motion, Array] | None = None
-    starts = _starts(parameters.free_names, motion)
-    for k, start in enumerate(starts):
-        end = _tightened(whole, start, weights)
-        if best is None or end[0] > best[0]:
-            best = end
-        progress((k + 1) / len(starts))
-    assert best is not None
-    _, whole, motion, weights = best
+    rough = [_tightened(whole, start, weights, _MISSES[:1]) for start in _starts(parameters.free_names, motion)]
+    progress(0.5)
+    ends = []
+    for _, _, begun, own in sorted(rough, key=lambda end: -end[0])[:_REFINED]:
+        ends.append(_tightened(whole, begun, own, _MISSES))
+        progress(0.5 + 0.5 * len(ends) / _REFINED)
+    _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return _concluded(whole, minimum, weights)
 
@@ -319,19 +320,20 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
     return [replace(motion, theta=np.array(values)) for values in itertools.product(*choices)]
 
 
-def _tightened(whole: ImpactProblem, motion: Motion, weights: Array) -> tuple[float, ImpactProblem, Motion, Array]:
-    """Return the largest evidence over the slack's standard deviations, with its problem, motion and weights [G]."""
-    for miss in _MISSES:
-        whole = replace(whole, miss=miss * _EXACT)
-        weights, motion = _robust(whole, motion, weights)
+def _tightened(
+    whole: ImpactProblem, motion: Motion, weights: Array, misses: Sequence[float]
+) -> tuple[float, ImpactProblem, Motion, Array]:
+    """Return the largest evidence over misses and slacks, with its problem, motion and weights [G]."""
     best: tuple[float, ImpactProblem, Motion, Array] | None = None
-    for std in _SLACKS:
-        whole = replace(whole, slack_std=std)
+    for miss, std in itertools.product(misses, _SLACKS):
+        whole = replace(whole, miss=miss * _EXACT, slack_std=std)
         weights, motion = _robust(whole, motion, weights)
         whole = replace(whole, lower=_factor(whole.poses, weights))
         evidence = _evidence(whole, motion)
         if best is None or evidence > best[0]:
             best = evidence, whole, motion, weights
+        elif evidence < best[0] - _WORSE:
+            break
     assert best is not None
     return best
 
@@ -360,7 +362,9 @@ def _evidence(problem: ImpactProblem, motion: Motion) -> float:
     except SimulationError:
         return -np.inf
     bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
-    given = -float(np.log(np.diagonal(problem.lower)).sum())
+    given = -float(np.log(np.diagonal(problem.lower)).sum()) - (len(problem.frames) - 1) * float(
+        np.log(problem.miss).sum()
+    )
     return given - cost - len(active) * float(np.log(problem.slack_std)) - 0.5 * float(bent)
 
 
@@ -378,12 +382,14 @@ def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array) -
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(_SIZE * len(motion.nodes), _SIZE * len(motion.nodes) + len(names))
     stds = np.sqrt(np.diagonal(covariance)[own])
-    unknown = tuple(name for name, std in zip(names, stds, strict=True) if std > _UNKNOWN.get(name, np.inf))
     contacts, parameters = whole.rolled(motion)[2], whole.parameters.fitted_at(motion.theta)
+    unknown = [name for name, std in zip(names, stds, strict=True) if std > _UNKNOWN.get(name, np.inf)]
+    if contacts.approach_m_s.max() < _FAST_M_S and "restitution" in names and "restitution" not in unknown:
+        unknown.append("restitution")
     bounded = "mu" in unknown and bool((contacts.impacts > 0).any())
     given = parameters, states, contacts, covariance[own, own], of_states
     least = _least_friction(whole, minimum) if bounded else None
-    return Fitted(*given, whole.slack_std, weights, minimum, misfit, unknown, least)
+    return Fitted(*given, whole.slack_std, weights, minimum, misfit, tuple(unknown), least)
 
 
 def _inverse(information: Array) -> Array:

@@ -60,7 +60,7 @@ def solve_impacts(
     Raises:
         UsageError: for parameters that are not fitted together with contact.
     """
-    from vid2phys.engine.systems.thrown import ThrownBody
+    from vid2phys.engine.systems._thrown import ThrownBody
     from vid2phys.solvers import impacts
     from vid2phys.solvers.camera_parameters import NAMES
     from vid2phys.solvers.frame_poses import FramePoses

@@ -131,7 +131,7 @@ class RigidContact(RigidBodies):
 
         Its inertia is set from the mesh, whose axes and origin are those of the state.
         """
-        from vid2phys.engine.systems.thrown import ThrownBody
+        from vid2phys.engine.systems._thrown import ThrownBody
 
         return ThrownBody(mesh)
 
