@@ -55,7 +55,8 @@ _REFINED = 2  # starts that go on
 _ITERATIONS = 8
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
 _HARDLY = 1e-2  # information on each unknown that is there without the clip
-_UNKNOWN = {"mu": 1.0, "restitution": 0.25}  # standard deviations from which on a parameter is not determined
+_NOTHING_HIDDEN = np.zeros((0, 3))
+_UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
 _FAST_M_S = 0.1  # an impact that shows the restitution
 _ROUNDING = 1e-13  # of the largest eigenvalue
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
@@ -267,6 +268,7 @@ def fit(
     smoothed: Array,
     prior: Prior,
     progress: Callable[[float], None] = lambda share: None,
+    hidden: Array = _NOTHING_HIDDEN,
 ) -> Fitted:
     """Fit the free parameters, the motion and the ground to the poses of a clip.
 
@@ -278,26 +280,35 @@ def fit(
         smoothed: states [F, 13] of a fit that knows no contact.
         prior: residuals and precisions of the priors of theta, both [P].
         progress: receives the share of the work that is done.
+        hidden: [A, 3] axes of the body, rotations about which do not show.
     """
     weights, lengths = np.ones(len(poses.rows)), np.diff(times_s)
-    frames = _node_frames(system, smoothed, parameters.vector)
+    frames = _node_frames(system, poses, smoothed, lengths, parameters.vector)
     given = system, parameters, poses, lengths, _factor(poses, weights), frames, prior
-    whole = ImpactProblem(*given, _SLACKS[0], _MISSES[0] * _EXACT)
+    exact = _EXACT.copy()
+    unseen = np.abs(hidden).sum(axis=0)
+    exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * unseen), np.hypot(exact[9:12], _RATE_STD * unseen)
+    whole = ImpactProblem(*given, _SLACKS[0], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
-    rough = [_tightened(whole, start, weights, _MISSES[:1]) for start in _starts(parameters.free_names, motion)]
+    rough = [_tightened(whole, start, weights, exact, _MISSES[:1]) for start in _starts(parameters.free_names, motion)]
     progress(0.5)
     ends = []
     for _, _, begun, own in sorted(rough, key=lambda end: -end[0])[:_REFINED]:
-        ends.append(_tightened(whole, begun, own, _MISSES))
+        ends.append(_tightened(whole, begun, own, exact, _MISSES))
         progress(0.5 + 0.5 * len(ends) / _REFINED)
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return _concluded(whole, minimum, weights)
 
 
-def _node_frames(system: ThrownBody, states: Array, vector: Array) -> NDArray[np.int64]:
+def _node_frames(
+    system: ThrownBody, poses: FramePoses, states: Array, lengths_s: Array, vector: Array
+) -> NDArray[np.int64]:
     """Return the frames of the nodes: the first, the middle of each flight, and others where a node is far."""
-    clear = system.clearance_m(states, vector) > _NEAR_M
+    clearance = system.clearance_m(states, vector)
+    clearance[poses.rows] = np.minimum(clearance[poses.rows], system.clearance_m(poses.states, vector))
+    speed = np.linalg.norm(states[:, 7:10], axis=1)
+    clear = clearance > _NEAR_M + speed * np.append(lengths_s, lengths_s[-1])
     frames = [0]
     flight = 0  # frames of the flight so far
     for k, flies in enumerate(np.append(clear, False)):
@@ -321,12 +332,12 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
 
 
 def _tightened(
-    whole: ImpactProblem, motion: Motion, weights: Array, misses: Sequence[float]
+    whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, misses: Sequence[float]
 ) -> tuple[float, ImpactProblem, Motion, Array]:
     """Return the largest evidence over misses and slacks, with its problem, motion and weights [G]."""
     best: tuple[float, ImpactProblem, Motion, Array] | None = None
     for miss, std in itertools.product(misses, _SLACKS):
-        whole = replace(whole, miss=miss * _EXACT, slack_std=std)
+        whole = replace(whole, miss=miss * exact, slack_std=std)
         weights, motion = _robust(whole, motion, weights)
         whole = replace(whole, lower=_factor(whole.poses, weights))
         evidence = _evidence(whole, motion)

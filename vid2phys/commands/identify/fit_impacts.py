@@ -82,6 +82,7 @@ def solve_impacts(
         *(system, parameters, poses, problem.observation.times_s, _without_hidden(smoothed.states, hidden)),
         lambda theta: whole.prior(names, theta),
         lambda share: progress("fitting the impacts", round(100 * share), 100),
+        hidden,
     )
     report = {
         "impacts": _listed(fitted, problem.observation.times_s),
