@@ -62,12 +62,6 @@ def test_small_values_are_not_taken_for_determined(damping: float) -> None:
             ("length", "gravity", "damping", "friction", "air_drag"),
             {"length": 1, "gravity": 1, "damping": 2, "friction": 2, "air_drag": 2},
         ),
-        # l known: b / m and c / m
-        (
-            {**PENDULUM, "friction": 0.02},
-            ("mass", "damping", "friction"),
-            {"mass": 1, "damping": 1, "friction": 1},
-        ),
         # m l^2 known by friction: g / l, m l^2
         (
             {**PENDULUM, "friction": 0.02, "damping": 0.0},
@@ -84,7 +78,12 @@ def test_powers_of_a_pendulum(truth: dict[str, float], names: tuple[str, ...], e
 
 def test_springs_tell_stiffness_and_damping_over_mass() -> None:
     (note,) = notes_of("mass_spring", {"damping": 0.1}, ("stiffness", "damping", "mass"))
-    assert powers(note) == {"stiffness": 1, "damping": 1, "mass": 1}
+    assert note.startswith("only the ratios of stiffness, damping and mass are determined")
+
+
+def test_a_swing_of_known_length_tells_damping_and_friction_over_mass() -> None:
+    (note,) = notes_of("pendulum", {**PENDULUM, "friction": 0.02}, ("mass", "damping", "friction"))
+    assert note.startswith("only the ratios of mass, damping and friction are determined")
 
 
 def test_a_sum_is_no_law_of_powers() -> None:

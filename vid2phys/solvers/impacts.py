@@ -30,28 +30,24 @@ from vid2phys.solvers.least_squares import DenseModel, Minimum, NormalEquations,
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
-    from vid2phys.engine.systems._thrown import Contacts, ThrownBody
+    from vid2phys.engine.systems.rigid_contact import Contacts, ThrownBody
 
 Prior = Callable[[Array], tuple[Array, Array]]
 
 _SIZE, _AXES = 12, 4  # numbers of a state, and of the slack of an interval
 _OF_IMPACT, _OF_SLIDING = slice(0, 3), 3  # slack of an interval
-_FRICTIONS, _RESTITUTIONS = (0.15, 0.4), (0.1, 0.4, 0.75)  # of starts
-_MISSES = (
-    100.0,
-    30.0,
-    10.0,
-    3.0,
-    1.0,
-)  # by how much rollouts may miss the next node, over `_EXACT`, one after the other
-_SLACKS = (0.2, 0.1, 0.05)  # standard deviations of the slack, one after the other
+_FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)  # of starts
+# by how much rollouts may miss the next node, over `_EXACT`, and standard deviations of the slack; one after the other
+_STRICTER = tuple(itertools.product((100.0, 30.0, 10.0, 3.0, 1.0), (0.2, 0.1, 0.05)))
+_ROUGH = _STRICTER[:1]
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
 _THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED = 2  # starts that go on
+_REFINED = 3  # starts that go on
+_UNSURE = 5.0  # nats by which evidences are wrong where descents end early
 _ITERATIONS = 8
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
 _HARDLY = 1e-2  # information on each unknown that is there without the clip
@@ -60,6 +56,7 @@ _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on
 _FAST_M_S = 0.1  # an impact that shows the restitution
 _ROUNDING = 1e-13  # of the largest eigenvalue
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
+_TWO_SIDED = 1.921  # the same of a two-sided interval
 _SHARE = 0.85  # from one friction to the next while its least value is searched
 
 
@@ -182,6 +179,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
             raise SimulationError("a rollout through impacts is not finite")
         active = self.active(contacts)
         slopes, of_ends = self._slopes(motion, states, ends, active)
+        if not (np.isfinite(slopes).all() and np.isfinite(of_ends).all()):
+            raise SimulationError("derivatives through impacts are not finite")
         of_poses = self.white(slopes[self.poses.rows, :6].reshape(len(off), -1))
         of_nodes = of_ends / self.miss[:, None]
         of_nodes = of_nodes.reshape(len(missed), -1)
@@ -286,19 +285,28 @@ def fit(
     frames = _node_frames(system, poses, smoothed, lengths, parameters.vector)
     given = system, parameters, poses, lengths, _factor(poses, weights), frames, prior
     exact = _EXACT.copy()
-    unseen = np.abs(hidden).sum(axis=0)
-    exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * unseen), np.hypot(exact[9:12], _RATE_STD * unseen)
-    whole = ImpactProblem(*given, _SLACKS[0], exact)
+    free = np.abs(hidden).sum(axis=0)
+    exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * free), np.hypot(exact[9:12], _RATE_STD * free)
+    whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
-    rough = [_tightened(whole, start, weights, exact, _MISSES[:1]) for start in _starts(parameters.free_names, motion)]
+    rough = [_tightened(whole, start, weights, exact, _ROUGH) for start in _starts(parameters.free_names, motion)]
     progress(0.5)
     ends = []
     for _, _, begun, own in sorted(rough, key=lambda end: -end[0])[:_REFINED]:
-        ends.append(_tightened(whole, begun, own, exact, _MISSES))
+        ends.append(_tightened(whole, begun, own, exact, _STRICTER))
         progress(0.5 + 0.5 * len(ends) / _REFINED)
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
-    return _concluded(whole, minimum, weights)
+    return _concluded(whole, minimum, weights, _between(ends))
+
+
+def _between(ends: Sequence[tuple[float, ImpactProblem, Motion, Array]]) -> Array:
+    """Return the covariance [P, P] of theta about the best of several ends, which count by their evidence."""
+    evidence = np.array([end[0] for end in ends])
+    theta = np.array([end[2].theta for end in ends])
+    share = np.exp((evidence - evidence.max()) / _UNSURE)
+    off = theta - theta[int(evidence.argmax())]
+    return np.asarray((share[:, None] * off).T @ off / share.sum())
 
 
 def _node_frames(
@@ -332,11 +340,11 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
 
 
 def _tightened(
-    whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, misses: Sequence[float]
+    whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, strictness: Sequence[tuple[float, float]]
 ) -> tuple[float, ImpactProblem, Motion, Array]:
-    """Return the largest evidence over misses and slacks, with its problem, motion and weights [G]."""
+    """Return the largest evidence over levels of miss and slack, with its problem, motion and weights [G]."""
     best: tuple[float, ImpactProblem, Motion, Array] | None = None
-    for miss, std in itertools.product(misses, _SLACKS):
+    for miss, std in strictness:
         whole = replace(whole, miss=miss * exact, slack_std=std)
         weights, motion = _robust(whole, motion, weights)
         whole = replace(whole, lower=_factor(whole.poses, weights))
@@ -362,7 +370,7 @@ def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Arr
 def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
     try:
         return least_squares.minimize(problem, motion, Settings(iterations=_ITERATIONS, tolerance=1e-3))
-    except SimulationError:
+    except (SimulationError, np.linalg.LinAlgError):
         return Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
 
 
@@ -384,21 +392,25 @@ def _factor(poses: FramePoses, weights: Array) -> Array:
     return np.asarray(np.linalg.cholesky(poses.covariance_of_clip(weights)))
 
 
-def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array) -> Fitted:
-    """Return the fit with its covariances, scaled by what the residuals leave over."""
+def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, between: Array) -> Fitted:
+    """Return the fit with its covariances, scaled by what the residuals leave over; between: that of several ends."""
     motion, names = minimum.point, whole.parameters.free_names
     _, normal, _, states, slopes = whole.equations(motion)
     misfit = float(np.sqrt((whole.residuals(motion)[0] ** 2).mean()))
     covariance = _inverse(normal.information + _HARDLY * np.eye(len(normal.gradient))) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(_SIZE * len(motion.nodes), _SIZE * len(motion.nodes) + len(names))
-    stds = np.sqrt(np.diagonal(covariance)[own])
+    of_theta = covariance[own, own] + between
+    stds = np.sqrt(np.diagonal(of_theta))
     contacts, parameters = whole.rolled(motion)[2], whole.parameters.fitted_at(motion.theta)
     unknown = [name for name, std in zip(names, stds, strict=True) if std > _UNKNOWN.get(name, np.inf)]
     if contacts.approach_m_s.max() < _FAST_M_S and "restitution" in names and "restitution" not in unknown:
         unknown.append("restitution")
-    bounded = "mu" in unknown and bool((contacts.impacts > 0).any())
-    given = parameters, states, contacts, covariance[own, own], of_states
+    touches = bool((contacts.impacts > 0).any())
+    if "mu" in names and "mu" not in unknown and touches and _is_open(whole, minimum):
+        unknown.append("mu")
+    bounded = "mu" in unknown and touches
+    given = parameters, states, contacts, of_theta, of_states
     least = _least_friction(whole, minimum) if bounded else None
     return Fitted(*given, whole.slack_std, weights, minimum, misfit, tuple(unknown), least)
 
@@ -411,23 +423,35 @@ def _inverse(information: Array) -> Array:
     return np.asarray(half @ half.T / np.outer(scale, scale))
 
 
-def _least_friction(whole: ImpactProblem, minimum: Minimum[Motion]) -> float | None:
-    """Return the least mu whose cost is within a one-sided interval; None where none is too small."""
-    names, point = whole.parameters.free_names, minimum.point
+def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
+    """Return whether twice the friction explains the clip as well: then nothing slides for long."""
+    mu = 2.0 * float(np.exp(minimum.point.theta[whole.parameters.free_names.index("mu")]))
+    problem, motion = _with_friction(whole, minimum.point, mu)
+    return _descended(problem, motion).cost < minimum.cost + _TWO_SIDED
+
+
+def _with_friction(whole: ImpactProblem, motion: Motion, mu: float) -> tuple[ImpactProblem, Motion]:
+    """Return the problem with mu fixed, and the motion without it."""
+    names = whole.parameters.free_names
     index = names.index("mu")
-    others = tuple(name for name in names if name != "mu")
-    mu, lowest = float(np.exp(point.theta[index])), minimum.cost
-    motion = replace(point, theta=np.delete(point.theta, index))
 
     def prior(theta: Array) -> tuple[Array, Array]:
         residuals, precision = whole.prior(np.insert(theta, index, np.log(mu)))
         return np.delete(residuals, index), np.delete(precision, index)
 
+    parameters = whole.parameters.with_values({"mu": mu}).with_free(tuple(name for name in names if name != "mu"))
+    return replace(whole, parameters=parameters, prior=prior), replace(motion, theta=np.delete(motion.theta, index))
+
+
+def _least_friction(whole: ImpactProblem, minimum: Minimum[Motion]) -> float | None:
+    """Return the least mu whose cost is within a one-sided interval; None where none is too small."""
+    names, motion = whole.parameters.free_names, minimum.point
+    mu = float(np.exp(motion.theta[names.index("mu")]))
     while mu > whole.parameters["mu"].lower:
         tried = _SHARE * mu
-        fixed = whole.parameters.with_values({"mu": tried}).with_free(others)
-        end = _descended(replace(whole, parameters=fixed, prior=prior), motion)
-        if end.cost > lowest + _ONE_SIDED:
+        problem, start = _with_friction(whole, motion, tried)
+        end = _descended(problem, start)
+        if end.cost > minimum.cost + _ONE_SIDED:
             return mu
-        mu, motion = tried, end.point
+        mu, motion = tried, replace(end.point, theta=np.insert(end.point.theta, names.index("mu"), np.log(tried)))
     return None

@@ -25,7 +25,8 @@ class Track:
     itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
     rotations[g]^T, the chosen branch (g = 0) first. unsupported: indices of lost frames in which a pose was found that
-    the image does not support (`support`).
+    the image does not support (`support`). image_match: how well the images show the mesh, of a track by silhouettes
+    (`support.image_match`); NaN where nobody asked.
     """
 
     observation: Observation
@@ -35,6 +36,7 @@ class Track:
     element: NDArray[np.int64]
     branch_log_likelihood: Array
     unsupported: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    image_match: float = float("nan")
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:

@@ -43,7 +43,7 @@ STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good
 SMALL_PX = 45.0  # size of a body below which its orientation jumps for this reason
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
-SURE_MATCH = 2.5  # logit of the verifier, median of a clip; right meshes have 3.4 and more
+SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
@@ -430,15 +430,12 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
 def _silhouette_notes(inputs: Inputs, tracked: Track, overlap: float) -> list[str]:
     """Return doubts about a track by silhouettes: the mesh does not fit, or poses jump from frame to frame."""
     from vid2phys.risp.shape.symmetry import axes_of_revolution
-    from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.steadiness import steadiness
-    from vid2phys.tracking.support import image_match
 
     if overlap < SURE_OVERLAP:
         got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
         return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
-    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
-    match = image_match(tracked, frames, inputs.camera, inputs.mesh)
+    match = tracked.image_match
     if match < SURE_MATCH:
         got = f"the image does not support the mesh '{inputs.mesh.name}' at the poses that were found"
         return [doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): check that the body is that of the mesh")]

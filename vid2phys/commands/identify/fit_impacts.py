@@ -60,13 +60,15 @@ def solve_impacts(
     Raises:
         UsageError: for parameters that are not fitted together with contact.
     """
-    from vid2phys.engine.systems._thrown import ThrownBody
+    from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers import impacts
     from vid2phys.solvers.camera_parameters import NAMES
     from vid2phys.solvers.frame_poses import FramePoses
 
     system = problem.system
     assert isinstance(system, ThrownBody)
+    if options.method != "smoothing":
+        raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
     of_camera = [name for name in options.fit if name in NAMES]
     if of_camera:
         raise UsageError(
@@ -169,7 +171,8 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
             "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
             "normal_impulse_m_s": round(float(contacts.normal_impulse[0, k]), 5),
             "friction_impulse_m_s": round(float(contacts.friction_impulse[0, k]), 5),
-            "points": int(contacts.impacts[0, k]),
+            "impulse_std_m_s": round(float(fitted.slack_std * contacts.normal_impulse[0, k]), 5),
+            "count": int(contacts.impacts[0, k]),
         }
         for k in hit
     ]

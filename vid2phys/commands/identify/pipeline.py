@@ -186,7 +186,9 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
+    from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.mesh_tracker import track_mesh
+    from vid2phys.tracking.support import image_match
 
     assert inputs.untrained is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
@@ -197,7 +199,9 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
             write_preview(inputs.preview, inputs.clip, inputs.camera, inputs.mesh, index, pose)
             progress(f"found in frame {index}: {inputs.preview}")
 
-    return track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
+    found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
+    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
+    return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
 
 
 def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:
