@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of di
 _THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
 _REFINED = 3  # starts that go on
+_ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 5.0  # nats by which evidences are wrong where descents end early
 _ITERATIONS = 8
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
@@ -259,6 +260,10 @@ class ImpactProblem(least_squares.Problem[Motion]):
         )
 
 
+_End: TypeAlias = tuple[float, ImpactProblem, Motion, Array]
+"""The evidence of a fit, its problem with the strictness that it was fitted with, its motion and weights [G]."""
+
+
 def fit(
     system: ThrownBody,
     parameters: Parameters,
@@ -291,8 +296,8 @@ def fit(
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
     rough = [_tightened(whole, start, weights, exact, _ROUGH) for start in _starts(parameters.free_names, motion)]
     progress(0.5)
-    ends = []
-    for _, _, begun, own in sorted(rough, key=lambda end: -end[0])[:_REFINED]:
+    ends: list[_End] = []
+    for _, _, begun, own in _different(sorted(rough, key=lambda end: -end[0])):
         ends.append(_tightened(whole, begun, own, exact, _STRICTER))
         progress(0.5 + 0.5 * len(ends) / _REFINED)
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
@@ -300,7 +305,17 @@ def fit(
     return _concluded(whole, minimum, weights, _between(ends))
 
 
-def _between(ends: Sequence[tuple[float, ImpactProblem, Motion, Array]]) -> Array:
+def _different(ends: Sequence[_End]) -> list[_End]:
+    """Return the first few ends whose parameters differ."""
+    kept: list[_End] = []
+    for end in ends:
+        apart = [np.abs(end[2].theta - other[2].theta).max() for other in kept]
+        if len(kept) < _REFINED and min(apart, default=np.inf) > _ALIKE:
+            kept.append(end)
+    return kept
+
+
+def _between(ends: Sequence[_End]) -> Array:
     """Return the covariance [P, P] of theta about the best of several ends, which count by their evidence."""
     evidence = np.array([end[0] for end in ends])
     theta = np.array([end[2].theta for end in ends])
@@ -341,9 +356,9 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
 
 def _tightened(
     whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, strictness: Sequence[tuple[float, float]]
-) -> tuple[float, ImpactProblem, Motion, Array]:
+) -> _End:
     """Return the largest evidence over levels of miss and slack, with its problem, motion and weights [G]."""
-    best: tuple[float, ImpactProblem, Motion, Array] | None = None
+    best: _End | None = None
     for miss, std in strictness:
         whole = replace(whole, miss=miss * exact, slack_std=std)
         weights, motion = _robust(whole, motion, weights)
@@ -369,7 +384,7 @@ def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Arr
 
 def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
     try:
-        return least_squares.minimize(problem, motion, Settings(iterations=_ITERATIONS, tolerance=1e-3))
+        return least_squares.minimize(problem, motion, Settings(iterations=_ITERATIONS, tolerance=3e-4))
     except (SimulationError, np.linalg.LinAlgError):
         return Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
 
