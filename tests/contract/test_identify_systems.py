@@ -40,7 +40,8 @@ CORNERS = SIDE_M * np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0)
 CAMERA = Camera(np.array([[400.0, 0.0, 320.0], [0.0, 400.0, 240.0], [0.0, 0.0, 1.0]]), 640, 480,
                 camera_to_world=look_at(np.array([-2.0, -0.6, 0.3]), np.zeros(3)))  # fmt: skip
 OWN = "slider"
-PER_OPTION = ("cloth", "gear", "mass_spring", "rod", "soft_body", "walker")  # whose options change their parameters
+# whose options, or files, change their parameters
+PER_OPTION = ("articulated", "cloth", "gear", "hand", "mass_spring", "rod", "soft_body", "walker")
 
 
 def named(observed_as: str | None) -> list[str]:
@@ -180,8 +181,8 @@ def test_what_a_free_body_does_not_show_is_refused_with_what_would(tmp_path: Pat
     cube = ROOT / "samples" / "cube" / "cube.obj"
     files = film(systems.get("rigid_contact").for_clip(load_mesh(cube)), tmp_path)
     inputs = files["clip.mp4"], cube, files["camera.yaml"]
-    with pytest.raises(UsageError, match=r"--fit mu: no effect .* mu needs sliding or an oblique impact"):
-        identify(*inputs, system="rigid_contact", fit=("mu",), out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"--fit k_e: no effect .* k_e needs a contact that lasts several frames"):
+        identify(*inputs, system="rigid_contact", fit=("k_e",), out=tmp_path / "run")
 
 
 def test_a_subclass_of_rigid_bodies_is_seen_by_default() -> None:
