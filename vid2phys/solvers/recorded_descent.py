@@ -111,9 +111,10 @@ def search(setup: Setup, iterations: int, limits: Limits) -> Descent:
 
 
 def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Descent:
-    """Descend over a growing part of the recordings."""
+    """Descend over a growing part of the recordings, over all at once where the point explains the motion already."""
     used, converged = 0, False
-    stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
+    shares = _SHARES if _left(setup, point)[1] > _POOR else ()
+    stages = (*((share, _ROUGH, iterations) for share in shares), (1.0, _FINE, _PATIENT * iterations))
     for share, tolerance, most in stages:
         frames = min(setup.longest, max(LEAST_ROWS, int(np.ceil(share * setup.longest))))
         try:
