@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= python3
 PY := $(VENV)/bin/python
 SAMPLE := samples/quadrotor
+# One process for each core, as far as 16 GB reach, and one thread for each process.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
@@ -32,10 +34,10 @@ demo: $(VENV)/.core
 	$(PY) -m vid2phys evaluate --mocap $(SAMPLE)/mocap.csv
 
 test: $(VENV)/.dev
-	$(PY) -m pytest
+	$(PYTEST)
 
 test-all: $(VENV)/.dev
-	$(PY) -m pytest -m ''
+	$(PYTEST) -m ''
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
