@@ -19,8 +19,8 @@ _SMALL_ANGLE = 1e-6
 
 def quat_multiply(a_wxyz: Array, b_wxyz: Array) -> Array:
     """Return the Hamilton product a * b, shapes [..., 4] -> [..., 4]."""
-    aw, ax, ay, az = np.moveaxis(np.asarray(a_wxyz, dtype=float), -1, 0)
-    bw, bx, by, bz = np.moveaxis(np.asarray(b_wxyz, dtype=float), -1, 0)
+    aw, ax, ay, az = _components(a_wxyz)
+    bw, bx, by, bz = _components(b_wxyz)
     return np.stack(
         [
             aw * bw - ax * bx - ay * by - az * bz,
@@ -66,7 +66,7 @@ def rotvec_from_quat(quat_wxyz: Array) -> Array:
 
 def matrix_from_quat(quat_wxyz: Array) -> Array:
     """Return the rotation matrix, [..., 4] -> [..., 3, 3]."""
-    w, x, y, z = np.moveaxis(quat_normalize(quat_wxyz), -1, 0)
+    w, x, y, z = _components(quat_normalize(quat_wxyz))
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
         [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
@@ -91,7 +91,16 @@ def matrix_from_rotvec(rotvec: Array) -> Array:
 
 def rotate(quat_wxyz: Array, vectors: Array) -> Array:
     """Return vectors rotated by quaternions, [..., 4] and [..., 3] -> [..., 3]."""
-    return np.einsum("...ij,...j->...i", matrix_from_quat(quat_wxyz), np.asarray(vectors, dtype=float))
+    w, x, y, z = _components(quat_normalize(quat_wxyz))
+    a, b, c = _components(vectors)
+    p, q, r = 2.0 * (y * c - z * b), 2.0 * (z * a - x * c), 2.0 * (x * b - y * a)
+    return np.stack([a + w * p + y * r - z * q, b + w * q + z * p - x * r, c + w * r + x * q - y * p], axis=-1)
+
+
+def _components(vectors: Array) -> tuple[Array, ...]:
+    """Return the components [...] of vectors [..., N]."""
+    vectors = np.asarray(vectors, dtype=float)
+    return tuple(vectors[..., i] for i in range(vectors.shape[-1]))
 
 
 def angle_between(a_wxyz: Array, b_wxyz: Array) -> Array:

@@ -38,18 +38,19 @@ _SIZE, _AXES = 12, 4  # numbers of a state, and of the slack of an interval
 _OF_IMPACT, _OF_SLIDING = slice(0, 3), 3  # slack of an interval
 _FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)  # of starts
 # by how much rollouts may miss the next node, over `_EXACT`, and standard deviations of the slack; one after the other
-_STRICTER = tuple(itertools.product((100.0, 30.0, 10.0, 3.0, 1.0), (0.2, 0.1, 0.05)))
-_ROUGH = _STRICTER[:1]
+_STRICTER = tuple(itertools.product((30.0, 10.0, 3.0, 1.0), (0.1, 0.03)))
+_ROUGH = ((100.0, 0.2),)
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
 _THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
+_FINER = (5.0, 1.0, 0.2)  # times the steps of differences; large ones see past an impact that comes or goes
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED = 3  # starts that go on
+_REFINED, _EXPLAINED = 3, 1.1  # starts that go on, all of them until a misfit is below this
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 5.0  # nats by which evidences are wrong where descents end early
-_ITERATIONS = 8
+_ITERATIONS = 5
 _RATE_STD = 60.0  # rad/s: what is known of a rotation that does not show
 _HARDLY = 1e-2  # information on each unknown that is there without the clip
 _NOTHING_HIDDEN = np.zeros((0, 3))
@@ -100,7 +101,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
     system, parameters: the body, and its free parameters. poses: of the clip. lengths_s: [F - 1] of the intervals.
     lower: Cholesky factor of the covariance of all poses. frames: [M] of the nodes, the first is 0. prior: returns the
     residuals and the precisions of the priors of theta. slack_std: of the slack's prior. miss: standard deviations [12]
-    by which rollouts miss the next node.
+    by which rollouts miss the next node. step_factor: times `_STEPS`, the steps of differences.
     """
 
     system: ThrownBody
@@ -112,6 +113,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
     prior: Prior
     slack_std: float
     miss: Array
+    step_factor: float = 1.0
 
     def vectors(self, theta: Array) -> Array:
         """Return the system's parameters [B, P] of solver coordinates [B, free]."""
@@ -229,12 +231,14 @@ class ImpactProblem(least_squares.Problem[Motion]):
         """Return derivatives [F - 1, 12, 12 + P] by the state before and theta, and by the active slack [12, S]."""
         theta, count = len(motion.theta), len(self.lengths_s)
         each = _SIZE + theta
-        steps = np.concatenate([np.tile([*_STEPS, *[_THETA_STEP] * theta], count), np.full(len(active), _SLACK_STEP)])
+        of_each = self.step_factor * np.array([*_STEPS, *[_THETA_STEP] * theta])
+        slack_step = self.step_factor * _SLACK_STEP
+        steps = np.concatenate([np.tile(of_each, count), np.full(len(active), slack_step)])
         interval = np.concatenate([np.repeat(np.arange(count), each), active[:, 0]])
         moves = np.zeros((len(interval), each))
         moves[: count * each] = np.tile(np.eye(each), (count, 1)) * steps[: count * each, None]
         slack_move = np.zeros((len(interval), _AXES))
-        slack_move[np.arange(count * each, len(interval)), active[:, 1]] = _SLACK_STEP
+        slack_move[np.arange(count * each, len(interval)), active[:, 1]] = slack_step
         ends = []
         for sign in (1.0, -1.0):
             starts = self.system.retract(states[interval], sign * moves[:, :_SIZE])
@@ -298,21 +302,29 @@ def fit(
     progress(0.5)
     ends: list[_End] = []
     for _, _, begun, own in _different(sorted(rough, key=lambda end: -end[0])):
+        if len(ends) >= _REFINED and min(map(_misfit, ends)) < _EXPLAINED:
+            break
         ends.append(_tightened(whole, begun, own, exact, _STRICTER))
-        progress(0.5 + 0.5 * len(ends) / _REFINED)
+        progress(0.5 + 0.5 * min(1.0, len(ends) / _REFINED))
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return _concluded(whole, minimum, weights, _between(ends))
 
 
 def _different(ends: Sequence[_End]) -> list[_End]:
-    """Return the first few ends whose parameters differ."""
+    """Return the ends whose parameters differ."""
     kept: list[_End] = []
     for end in ends:
         apart = [np.abs(end[2].theta - other[2].theta).max() for other in kept]
-        if len(kept) < _REFINED and min(apart, default=np.inf) > _ALIKE:
+        if min(apart, default=np.inf) > _ALIKE:
             kept.append(end)
     return kept
+
+
+def _misfit(end: _End) -> float:
+    """Return the root mean square of the residuals of the poses, in standard deviations."""
+    _, problem, motion, _ = end
+    return float(np.sqrt((problem.residuals(motion)[0] ** 2).mean()))
 
 
 def _between(ends: Sequence[_End]) -> Array:
@@ -383,10 +395,16 @@ def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Arr
 
 
 def _descended(problem: ImpactProblem, motion: Motion) -> Minimum[Motion]:
-    try:
-        return least_squares.minimize(problem, motion, Settings(iterations=_ITERATIONS, tolerance=3e-4))
-    except (SimulationError, np.linalg.LinAlgError):
-        return Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
+    """Return the lowest end of descents by ever finer differences, each from the one before."""
+    settings = Settings(iterations=_ITERATIONS, tolerance=3e-4)
+    best = Minimum(motion, np.inf, 0, least_squares.Status.NOT_FINITE)
+    for factor in _FINER:
+        try:
+            found = least_squares.minimize(replace(problem, step_factor=factor), best.point, settings)
+        except (SimulationError, np.linalg.LinAlgError):
+            continue
+        best = min(best, found, key=lambda each: each.cost)
+    return best
 
 
 def _evidence(problem: ImpactProblem, motion: Motion) -> float:
@@ -411,7 +429,7 @@ def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, b
     """Return the fit with its covariances, scaled by what the residuals leave over; between: that of several ends."""
     motion, names = minimum.point, whole.parameters.free_names
     _, normal, _, states, slopes = whole.equations(motion)
-    misfit = float(np.sqrt((whole.residuals(motion)[0] ** 2).mean()))
+    misfit = _misfit((0.0, whole, motion, weights))
     covariance = _inverse(normal.information + _HARDLY * np.eye(len(normal.gradient))) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(_SIZE * len(motion.nodes), _SIZE * len(motion.nodes) + len(names))

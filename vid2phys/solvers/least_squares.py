@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from vid2phys.types import Array
 
@@ -186,12 +187,20 @@ class NormalEquations:
             scale = np.sqrt(np.maximum(np.diagonal(matrix), _LEAST_SCALE))
         damped = matrix / np.outer(scale, scale) + damping * np.eye(len(scale))
         step = np.zeros(len(self.gradient))
-        step[free] = -np.linalg.lstsq(damped, gradient / scale, rcond=None)[0] / scale
+        step[free] = -_solved(damped, gradient / scale) / scale
         return step
 
     def gain(self, step: Array) -> float:
         """Return by how much a step [U] lowers the cost of the linear model."""
         return -float(self.gradient @ step + 0.5 * step @ self.information @ step)
+
+
+def _solved(matrix: Array, values: Array) -> Array:
+    """Return the solution of a symmetric system, the shortest one where the matrix is not positive definite."""
+    try:
+        return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), values, check_finite=False))
+    except LinAlgError:
+        return np.asarray(np.linalg.lstsq(matrix, values, rcond=None)[0])
 
 
 @dataclass(frozen=True)

@@ -429,6 +429,7 @@ class ThrownBody(RigidContact):
         """Raises UsageError for a mesh that spans no volume."""
         super().__init__((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
         self.shape: Shape = Sphere.of_mesh(mesh) or Points.of_mesh(mesh, most=_MOST_POINTS)
+        self._principal = geometry.quat_from_matrix(self.shape.axes)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -520,16 +521,14 @@ class ThrownBody(RigidContact):
         origin, axes, out = self.shape.origin, self.shape.axes, np.array(states, dtype=float)
         out[..., :3] += geometry.rotate(states[..., 3:7], np.broadcast_to(origin, out[..., :3].shape))
         out[..., 7:10] += geometry.rotate(states[..., 3:7], np.cross(states[..., 10:13], origin))
-        out[..., 3:7] = geometry.quat_multiply(states[..., 3:7], geometry.quat_from_matrix(axes))
+        out[..., 3:7] = geometry.quat_multiply(states[..., 3:7], self._principal)
         out[..., 10:13] = states[..., 10:13] @ axes
         return np.ascontiguousarray(out)
 
     def _from_principal(self, states: Array) -> Array:
         """Return what `_to_principal` was given."""
         origin, axes, out = self.shape.origin, self.shape.axes, np.array(states, dtype=float)
-        out[..., 3:7] = geometry.quat_multiply(
-            states[..., 3:7], geometry.quat_conjugate(geometry.quat_from_matrix(axes))
-        )
+        out[..., 3:7] = geometry.quat_multiply(states[..., 3:7], geometry.quat_conjugate(self._principal))
         out[..., 10:13] = states[..., 10:13] @ axes.T
         out[..., :3] -= geometry.rotate(out[..., 3:7], np.broadcast_to(origin, out[..., :3].shape))
         out[..., 7:10] -= geometry.rotate(out[..., 3:7], np.cross(out[..., 10:13], origin))
