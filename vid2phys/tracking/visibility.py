@@ -205,6 +205,7 @@ def _widths(
     high, low = (seen > share * inside[:, None] for share in config.shares)
     last_high = len(steps) - 1 - high[:, ::-1].argmax(axis=1)
     last_low = len(steps) - 1 - low[:, ::-1].argmax(axis=1)
-    sure = (inside > least) & (last_low < len(steps) - 1) & (last_high > 0)
+    quiet = seen[:, -(len(steps) // 3) :].max(axis=1) < config.shares[1] * inside  # no noise, and nothing else beside
+    sure = (inside > least) & quiet & (last_high > 0)
     wide = config.step_px * (last_low - last_high) / (config.shares[0] - config.shares[1])
     return np.asarray(wide[sure])

@@ -28,8 +28,8 @@ SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
 MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
-BLURRED_PX = 6.5  # width of moving edges that lens, codec and shadows explain: sharp clips have 2 to 6
-NOISY = 25.0  # standard deviation of noise from which on it hides edges, grey levels
+BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
+NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
 
 def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
