@@ -103,8 +103,8 @@ def find_time_offset(estimate: PoseLog, mocap: PoseLog, *, world: bool = False) 
     """Return the offset [s] with mocap time = video time + offset.
 
     First, masked cross-correlation of angular speed and of speed, which do not depend on the frames of body and world,
-    gives peaks. Then the best peaks, and an offset of zero, are compared by how well the poses agree. Least squares with
-    the other transforms as nuisances refine the winner.
+    gives peaks. Then the best peaks and zero are compared by how well the poses agree. Least squares with the other
+    transforms as nuisances refine the winner.
 
     Args:
         estimate: the poses from the video.
