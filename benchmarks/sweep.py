@@ -68,7 +68,7 @@ def measure(run: Run, work: Path) -> list[Row]:
         return [Row(**row) for row in json.loads(kept.read_text())]
     folder = work / "clips" / run.name
     if not (folder / "clip.mp4").is_file():
-        make(AXES[run.axis][run.label], run.body, folder)
+        make(AXES[run.axis][run.label], BODIES[run.body], folder)
     case = Case(run.name, folder, "mesh.obj", ("--model", "none", "--system", "rigid_contact"), None)
     shutil.rmtree(run_folder(case, work / "runs"), ignore_errors=True)  # of a call that was interrupted
     rows = [*run_case(case, work / "runs"), *_diagnostics(run, run_folder(case, work / "runs") / "result.json")]

@@ -9,7 +9,7 @@ Limits: no shadows, no reflections, no floor. So these clips are easier than fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,13 @@ from vid2phys.risp.appearance.backgrounds import fractal_noise, random_color, to
 from vid2phys.types import Array, Camera
 
 Light = NDArray[Any]  # float32, linear
-BODIES = {"box": (0.12, 0.08, 0.05), "l_shape": (0.13, 0.09, 0.035, 0.03)}
+BODIES = {
+    "box": Body("box", (0.12, 0.08, 0.05), (Surface(),)),
+    "l_shape": Body("l_shape", (0.13, 0.09, 0.035, 0.03), (Surface(),)),
+}
 WIDTH, HEIGHT, FOCAL_PX = 640, 480, 800.0
 _CENTER_M = 5.0  # height of the middle of the path: the body meets no floor
 _LONGEST_S, _MARGIN_PX, _GRAVITY = 0.85, 20, 9.81
-_COLOR = np.array([196, 98, 52], np.uint8)
 _LIGHTS = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))  # direction of travel in camera axes, strength
 _SUPERSAMPLE = 3
 
@@ -49,6 +51,7 @@ class Cell:
         own_color: share of these that have the body's colour.
         fps: frames a second.
         distance_m: from the camera. A large body needs more, so that it stays in the frame for half a second.
+        color: of the body, display values.
     """
 
     size_px: float = 80.0
@@ -59,6 +62,7 @@ class Cell:
     own_color: float = 0.0
     fps: float = 60.0
     distance_m: float = 2.0
+    color: tuple[int, int, int] = (196, 98, 52)
 
     @property
     def lens(self) -> Lens:
@@ -67,9 +71,12 @@ class Cell:
         return Lens((0.0, -self.distance_m, _CENTER_M), (0.0, 0.0, _CENTER_M), FOCAL_PX, center, (WIDTH, HEIGHT))
 
 
-def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
-    """Write clip.mp4, mesh.obj, camera.yaml and mocap.csv of a clip. Raises ValueError for more blur than motion."""
-    rng = np.random.default_rng([seed, 9])
+def make(cell: Cell, body: Body, folder: Path, seed: int = 0) -> None:
+    """Write clip.mp4, mesh.obj, camera.yaml and mocap.csv of a clip. Raises ValueError for more blur than motion.
+
+    body: its shape and proportions; its size is that of the cell.
+    """
+    rng = _random(seed)
     solid, motion, frames = _scaled(cell, body, rng)
     lens = cell.lens
     camera = Camera(lens.matrix(), WIDTH, HEIGHT, camera_to_world=lens.camera_to_world())
@@ -77,7 +84,7 @@ def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
     exposure_s = _exposure_s(cell, motion, frames)
     images = []
     for k in range(frames):
-        light = _exposed(solid, motion, camera, background, k / cell.fps, exposure_s, cell.blur_px)
+        light = _exposed(solid, motion, camera, background, k / cell.fps, exposure_s, cell)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
         images.append(_sensed(light, cell.noise, rng))
     folder.mkdir(parents=True)
@@ -87,7 +94,16 @@ def make(cell: Cell, body: str, folder: Path, seed: int = 0) -> None:
     files.write_video(folder / "clip.mp4", images, cell.fps, (WIDTH, HEIGHT), 18)
 
 
-def _scaled(cell: Cell, body: str, rng: np.random.Generator) -> tuple[Solid, Motion, int]:
+def thrown(cell: Cell, body: Body, seed: int = 0) -> tuple[Solid, Motion, int]:
+    """Return the body of a clip that `make` writes, its motion, and the number of frames."""
+    return _scaled(cell, body, _random(seed))
+
+
+def _random(seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, 9])
+
+
+def _scaled(cell: Cell, body: Body, rng: np.random.Generator) -> tuple[Solid, Motion, int]:
     """Return the body at the size that the cell asks for, its motion, and the number of frames."""
     room_m = (HEIGHT - 1.15 * cell.size_px - 2 * _MARGIN_PX) * cell.distance_m / FOCAL_PX
     duration_s = min(_LONGEST_S, float(np.sqrt(8.0 * room_m / _GRAVITY)))
@@ -102,8 +118,10 @@ def _scaled(cell: Cell, body: str, rng: np.random.Generator) -> tuple[Solid, Mot
     )
 
     def scaled(factor: float) -> tuple[Solid, Motion]:
-        size_m = tuple(factor * side for side in BODIES[body])
-        solid = build(Body(body, size_m, (Surface(),)))
+        solid = build(body)
+        solid = replace(
+            solid, vertices=factor * solid.vertices, hull=factor * solid.hull, inertia=factor**2 * solid.inertia
+        )
         return solid, throw.solve(solid, duration_s + 1.0 / cell.fps)
 
     factor = 1.0
@@ -127,10 +145,11 @@ def _exposure_s(cell: Cell, motion: Motion, frames: int) -> float:
 
 
 def _exposed(
-    solid: Solid, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, blur_px: float
+    solid: Solid, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, cell: Cell
 ) -> Light:
     """Return linear light [H, W, 3] of one exposure about a time."""
-    count = max(1, int(np.ceil(1.5 * blur_px)))
+    count = max(1, int(np.ceil(1.5 * cell.blur_px)))
+    color = to_linear(np.array(cell.color, np.uint8))
     shares = (np.arange(count) + 0.5) / count - 0.5
     position, quats = motion.at(time_s + exposure_s * shares)
     assert camera.camera_to_world is not None
@@ -139,7 +158,7 @@ def _exposed(
     for p, q in zip(position, Rotation.from_quat(quats, scalar_first=True).as_matrix(), strict=True):
         raster = rasterize_camera((solid.vertices @ q.T + p - place) @ axes, solid.faces, camera, _SUPERSAMPLE)
         lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in _LIGHTS], axis=0)
-        seen = raster.averaged(to_linear(_COLOR) * lit[raster.faces_seen][..., None])
+        seen = raster.averaged(color * lit[raster.faces_seen][..., None])
         seen[..., :3] *= seen[..., 3:]
         rgba[raster.image_window] += seen / count
     return np.asarray(background * (1.0 - rgba[..., 3:]) + rgba[..., :3])
@@ -153,7 +172,7 @@ def _background(cell: Cell, rng: np.random.Generator) -> Light:
     for index in range(cell.patches):
         color = to_linear((255 * random_color(rng)).astype(np.uint8))
         if index < cell.own_color * cell.patches:
-            color = to_linear(_COLOR) * np.float32(rng.uniform(0.35, 1.2))
+            color = to_linear(np.array(cell.color, np.uint8)) * np.float32(rng.uniform(0.35, 1.2))
         center, side = rng.uniform(0, [WIDTH, HEIGHT]), rng.uniform(8.0, 70.0, 2)
         if rng.random() < 0.5:
             box = (center.tolist(), side.tolist(), float(rng.uniform(0.0, 180.0)))

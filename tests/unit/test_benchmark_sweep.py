@@ -13,10 +13,11 @@ from benchmarks.clips import fields
 from benchmarks.clips.bodies import build
 from benchmarks.clips.new_meshes import NEW_MESHES
 from benchmarks.identify import Row
-from benchmarks.sweep_clips import HEIGHT, WIDTH, Cell, make
+from benchmarks.sweep_clips import BODIES, HEIGHT, WIDTH, Cell, make
 from vid2phys.io.video import read_clip
 
 _PLAIN = Cell(noise=0.0, patches=0, fps=30.0)
+_BOX = BODIES["box"]
 
 
 def _moving(folder: Path) -> np.ndarray:
@@ -35,25 +36,25 @@ def _longer_sides(moving: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("body", "size_px"), [("box", 30.0), ("l_shape", 150.0)])
 def test_a_body_has_the_size_that_its_cell_asks_for(body: str, size_px: float, tmp_path: Path) -> None:
-    make(replace(_PLAIN, size_px=size_px), body, tmp_path / "clip")
+    make(replace(_PLAIN, size_px=size_px), BODIES[body], tmp_path / "clip")
     assert _longer_sides(_moving(tmp_path / "clip")).mean() == pytest.approx(size_px, rel=0.03, abs=1.5)
 
 
 def test_blur_makes_the_body_longer_along_its_path(tmp_path: Path) -> None:
-    make(_PLAIN, "box", tmp_path / "sharp")
-    make(replace(_PLAIN, blur_px=16.0), "box", tmp_path / "blurred")
+    make(_PLAIN, _BOX, tmp_path / "sharp")
+    make(replace(_PLAIN, blur_px=16.0), _BOX, tmp_path / "blurred")
     sharp, blurred = (_moving(tmp_path / name).sum(axis=(1, 2)).mean() for name in ("sharp", "blurred"))
     assert 1.05 * sharp < blurred < 1.6 * sharp  # 16 px over a body of some 60 px
 
 
 def test_more_blur_than_motion_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at most the path in one frame"):
-        make(replace(_PLAIN, blur_px=100.0), "box", tmp_path / "clip")
+        make(replace(_PLAIN, blur_px=100.0), _BOX, tmp_path / "clip")
 
 
 def test_bars_cover_their_share(tmp_path: Path) -> None:
-    make(_PLAIN, "box", tmp_path / "free")
-    make(replace(_PLAIN, covered=0.5), "box", tmp_path / "covered")
+    make(_PLAIN, _BOX, tmp_path / "free")
+    make(replace(_PLAIN, covered=0.5), _BOX, tmp_path / "covered")
     free, covered = (_moving(tmp_path / name).sum() for name in ("free", "covered"))
     assert covered / free == pytest.approx(0.5, abs=0.06)
 

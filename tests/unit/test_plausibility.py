@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.commands.identify.plausibility import action_notes, fall_notes, flights
+from vid2phys.commands.identify.plausibility import action_notes, distance_notes, fall_notes, flights
 from vid2phys.notes import Severity, severity_of
 from vid2phys.types import Array
 
@@ -95,3 +95,38 @@ def test_actions_of_another_clock_are_named() -> None:
     assert severity_of(note) is Severity.DOUBT
     (note,) = action_notes(0.09, 0.02)
     assert "when these act 0.09 s later" in note
+
+
+@pytest.mark.parametrize(
+    ("factor", "named"),
+    [
+        (10.0, "10 times too large"),
+        (0.1, "10 times too small"),
+        (1 / 12, "12 times too small"),
+        (1000.0, "1000 times too large"),
+    ],
+)
+def test_a_mesh_in_other_units_makes_the_result_doubtful(factor: float, named: str) -> None:
+    (note,) = notes([(0.8, falling(factor * G))], 60, 0.1 * factor)
+    assert severity_of(note) is Severity.DOUBT
+    assert named in note
+    assert "--mesh-units" in note
+
+
+def test_slow_motion_is_no_mesh_in_other_units() -> None:
+    (note,) = notes([(2.0, falling(G / 16.0))], 60, 0.01)
+    assert "at 240 fps, slow motion" in note
+
+
+def test_a_mesh_that_is_far_too_small_is_named() -> None:
+    times, acceleration, std = seen([(0.8, falling(G / 25.4))], 60, 0.002)
+    (note,) = fall_notes(flights(times, acceleration, std, 0.04 / 25.4), G, 60)
+    assert "25.4 times too small" in note
+
+
+@pytest.mark.parametrize(("distance_m", "radius_m", "wrong"), [(0.02, 0.0006, "small"), (200.0, 3.75, "large")])
+def test_a_body_at_an_implausible_distance_is_doubtful(distance_m: float, radius_m: float, wrong: str) -> None:
+    assert distance_notes(0.3, 0.05) == ()
+    (note,) = distance_notes(distance_m, radius_m)
+    assert severity_of(note) is Severity.DOUBT
+    assert f"{2 * radius_m:.2g} m large: the mesh is probably too {wrong}" in note

@@ -103,8 +103,8 @@ def find_time_offset(estimate: PoseLog, mocap: PoseLog, *, world: bool = False) 
     """Return the offset [s] with mocap time = video time + offset.
 
     First, masked cross-correlation of angular speed and of speed, which do not depend on the frames of body and world,
-    gives peaks. Then the best peaks are compared by how well the poses agree. Least squares with the other transforms
-    as nuisances refine the winner.
+    gives peaks. Then the best peaks and zero are compared by how well the poses agree. Least squares with the other
+    transforms as nuisances refine the winner.
 
     Args:
         estimate: the poses from the video.
@@ -115,7 +115,7 @@ def find_time_offset(estimate: PoseLog, mocap: PoseLog, *, world: bool = False) 
         InputError: the logs do not overlap, or nothing moves.
     """
     lags, score = _correlate_speeds(estimate, mocap)
-    peaks = _best_peaks(lags, score)
+    peaks = [0.0, *_best_peaks(lags, score)]  # clocks that agree already
     costs = [_pose_cost(estimate, mocap, lag, world) for lag in peaks]
     start = peaks[int(np.argmin(costs))]
     free = ("time", "marker", "world") if world else ("time", "marker")

@@ -18,7 +18,8 @@ from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit_impacts import fits_contact, solve_impacts, without_contact
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
-from vid2phys.commands.identify.plausibility import plausibility_notes
+from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
+from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 CLOSE_NATS = 30.0  # recorded actions help to choose between hypotheses whose evidence by pixels differs by less
 DOUBTFUL_SHARE = 0.15  # share of frames without support of the image from which on the result is doubtful
 SURE_QUALITY = 0.5  # detections of a lower quality may be of something else
-STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good tracks have 0 to 1.8, bad ones 2.2 to 7
-SMALL_PX = 45.0  # size of a body below which its orientation jumps for this reason
-FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
-SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
-SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
@@ -281,6 +277,7 @@ def conclude(
         notes.append(RAN_AWAY)
     if descent is None:
         notes += plausibility_notes(problem, smoothed or solution, inputs.mesh.radius_m)
+        notes += distance_notes(_distance_m(tracked), inputs.mesh.radius_m)
     elif not descent.has_intervals:
         notes.append(f"the loss '{options.loss}' has no error model: there are no intervals")
     found = intervals.estimates(
@@ -405,18 +402,15 @@ def _lost_notes(inputs: Inputs, tracked: Track) -> list[str]:
     """Return what may be the reason that a body without a model was found in too few frames."""
     if inputs.untrained is None:
         return []
-    return [
-        doubt(
-            f"the mesh '{inputs.mesh.name}' explains what moves in too few frames: check that the body of this clip is "
-            "that of the mesh, and at least 20 pixels wide; a --hint shows where it is"
-        )
-    ]
+    usual = "check that the body is that of the mesh, and at least 20 pixels wide; a --hint shows where it is"
+    reason = likely_reason(tracked.visibility) or usual
+    return [doubt(f"the mesh '{inputs.mesh.name}' explains what moves in too few frames: {reason}")]
 
 
 def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
-        return _silhouette_notes(inputs, tracked, quality)
+        return silhouette_doubts(inputs, tracked)
     if quality > SURE_QUALITY:
         return []
     return [
@@ -427,29 +421,9 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     ]
 
 
-def _silhouette_notes(inputs: Inputs, tracked: Track, overlap: float) -> list[str]:
-    """Return doubts about a track by silhouettes: the mesh does not fit, or poses jump from frame to frame."""
-    from vid2phys.risp.shape.symmetry import axes_of_revolution
-    from vid2phys.tracking.steadiness import steadiness
-
-    if overlap < SURE_OVERLAP:
-        got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
-        return [doubt(f"{got}: the mesh is not the object, or something else moves with it; look at the overlay")]
-    match = tracked.image_match
-    if match < SURE_MATCH:
-        got = f"the image does not support the mesh '{inputs.mesh.name}' at the poses that were found"
-        return [doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): check that the body is that of the mesh")]
-    steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
-    if steady is None or steady.jitter_deg < STEADY_DEG:
-        return []
-    distance_m = float(np.median(np.linalg.norm(tracked.poses.pose.translation[tracked.tracked], axis=-1)))
-    size_px = 2.0 * inputs.mesh.radius_m / distance_m * float(inputs.camera.K[0, 0])
-    got = f"the orientation jumps by {steady.jitter_deg:.0f} deg between adjacent frames"
-    if size_px < SMALL_PX:
-        return [doubt(f"{got}: at {size_px:.0f} px the body is too small; film closer")]
-    if steady.step_deg > FAST_DEG:
-        return [doubt(f"{got}: it turns {steady.step_deg:.0f} deg a frame; film with more frames a second")]
-    return [doubt(f"{got}: the body is blurred or partly hidden, or the mesh is not the object; look at the overlay")]
+def _distance_m(tracked: Track) -> float:
+    """Return the distance of the body from the camera, median of the clip, m."""
+    return float(np.median(np.linalg.norm(tracked.poses.pose.translation[tracked.tracked], axis=-1)))
 
 
 def _hypothesis_notes(ratio: float | None) -> list[str]:

@@ -189,6 +189,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.mesh_tracker import track_mesh
     from vid2phys.tracking.support import image_match
+    from vid2phys.tracking.visibility import visibility
 
     assert inputs.untrained is not None
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
@@ -201,7 +202,8 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
 
     found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
     frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
-    return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
+    shown = visibility(found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh)
+    return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh), visibility=shown)
 
 
 def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:

@@ -2,7 +2,10 @@
 
 A wrong frame rate scales every acceleration by the square of the ratio, a wrong scale by the ratio. A thrown body
 shows it: the forces that the fit needs are a constant share of the weight for as long as nothing touches the body.
+A fall that is off by the ratio of two units of length makes the result doubtful, as does a body next to the lens.
 Limits: accelerations within a tenth of gravity pass, as scales are hardly known better; so 24 and 25 fps look alike.
+A mesh in wrong units goes unnoticed where the body never flies. Slow motion by a factor of 3.2 looks like a mesh
+that is ten times too small.
 """
 
 from __future__ import annotations
@@ -26,9 +29,13 @@ _SURE = 8.0  # standard deviations of an acceleration, so that it is known to be
 _NEAR = 0.1  # of gravity: accelerations closer than this pass as gravity
 _UPRIGHT_DEG = 10.0  # off the vertical: a body that falls
 _SAG, _SAG_M = 0.5, 0.03  # radii of the body and metres that a flight is bent by: hands swing in shorter arcs
+_SURE_SAG = 4.0  # radii of a small body that a flight is bent by, whose metres may be too small
 _ALIKE = 1.2  # largest over smallest rate of the falls in a clip
 _RATES = (24, 25, 30, 48, 50, 60, 90, 100, 120, 200, 240, 480, 960)  # that cameras have
 _AT_RATE = 0.03  # of those
+_UNITS = (10.0, 12.0, 25.4, 30.48, 39.37, 100.0, 304.8, 1000.0)  # ratios of mm, cm, m, in and ft
+_AT_UNIT = 0.05  # of those
+_NEAREST_M, _FARTHEST_M = 0.03, 100.0  # from the camera: lenses focus no closer, and small bodies are not seen
 _SLOW = 1.9  # from this ratio of frame rates on it may be slow motion
 _LONGEST_DELAY_S = 0.06  # three standard deviations of what is expected of recorders
 _UNKNOWN = 0.12  # of the weight: a flight with a load that was not modelled has half as much
@@ -92,7 +99,7 @@ def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) ->
         mean, spread = acceleration[start:end].mean(axis=0), np.median(std[start:end], axis=0)
         seconds = float(times_s[end] - times_s[start])
         flight = Flight(mean, seconds)
-        bent = flight.size * seconds**2 / 8.0 > max(_SAG * radius_m, _SAG_M)
+        bent = flight.size * seconds**2 / 8.0 > max(_SAG * radius_m, min(_SAG_M, _SURE_SAG * radius_m))
         if end - start >= _LEAST_INTERVALS and bent and flight.size > _SURE * np.linalg.norm(spread):
             found.append(flight)
             start = end
@@ -134,7 +141,11 @@ def fall_notes(found: list[Flight], gravity: float, fps: float) -> tuple[str, ..
 
 
 def _rate_note(flight: Flight, gravity: float, fps: float) -> str:
-    share, right = 1.0 - flight.size / gravity, fps * float(np.sqrt(gravity / flight.size))
+    ratio = flight.size / gravity
+    times = next((unit for unit in _UNITS if abs(max(ratio, 1.0 / ratio) / unit - 1.0) < _AT_UNIT), None)
+    if times is not None:
+        return _units_note(flight, times, too_large=ratio > 1.0)
+    share, right = 1.0 - ratio, fps * float(np.sqrt(1.0 / ratio))
     right = next((rate for rate in _RATES if abs(right / rate - 1.0) < _AT_RATE), right)
     force = f"a constant {'upward' if share > 0 else 'downward'} force of {100 * abs(share):.0f} % of the weight"
     slow = ", slow motion" if right > _SLOW * fps else ""
@@ -142,6 +153,26 @@ def _rate_note(flight: Flight, gravity: float, fps: float) -> str:
         f"{flight.words}, {force}: this looks like a wrong frame rate, scale or vertical; at {right:.3g} fps{slow} "
         f"that is {gravity:.3g}, the clip has {fps:.3g}; give --fps, or check the mesh's units and camera_to_world"
     )
+
+
+def _units_note(flight: Flight, times: float, *, too_large: bool) -> str:
+    wrong, slow = ("large", "") if too_large else ("small", ", or --fps if the clip is slow motion")
+    return doubt(
+        f"{flight.words}: the mesh is {times:g} times too {wrong}, and so are all lengths of the result; "
+        f"give --mesh-units (mm, cm, m, in or ft){slow}"
+    )
+
+
+def distance_notes(distance_m: float, radius_m: float) -> tuple[str, ...]:
+    """Return a doubt where a body is so near to the camera, or so far away, that its mesh most likely has other units.
+
+    distance_m: from the camera. radius_m: of the body.
+    """
+    if _NEAREST_M <= distance_m <= _FARTHEST_M:
+        return ()
+    wrong = "small" if distance_m < _NEAREST_M else "large"
+    got = f"the body would be {distance_m:.2g} m from the camera and {2.0 * radius_m:.2g} m large"
+    return (doubt(f"{got}: the mesh is probably too {wrong}; give --mesh-units (mm, cm, m, in or ft)"),)
 
 
 def action_notes(delay_s: float, unknown: float) -> tuple[str, ...]:

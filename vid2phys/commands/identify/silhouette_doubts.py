@@ -1,0 +1,86 @@
+"""Doubt a track without a trained model where the clip does not show its poses, and name the likely reason.
+
+Each doubt compares one measured quantity with a threshold: silhouette and foreground overlap too little, the frames do
+not show the mesh (`tracking.support`), the body is blurred or partly hidden (`tracking.visibility`), or its orientation
+jumps (`tracking.steadiness`). `benchmarks.sweep` judges them.
+
+Limits: a wrong mesh whose silhouette moves as that of the body, such as a cube for a box of nearly its proportions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.notes import doubt
+
+if TYPE_CHECKING:
+    from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.tracking.track import Track
+    from vid2phys.tracking.visibility import Visibility
+
+SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
+SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
+STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good tracks have 0 to 1.8, bad ones 2.2 to 7
+SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this reason
+FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
+MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
+MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
+BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
+NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
+
+
+def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
+    """Return the first doubt about a track by silhouettes; an empty list where there is none."""
+    return list(_doubts(inputs, tracked))[:1]
+
+
+def likely_reason(shown: Visibility | None) -> str | None:
+    """Return why a clip may not show the poses of its body, in words; None where nothing is known to hinder it."""
+    if shown is None:
+        return None
+    if shown.size_px < SMALL_PX:
+        return f"the body is {shown.size_px:.0f} px wide: too small for its orientation; film closer"
+    if _is_blurred(shown):
+        return f"motion blur of {shown.blur_px:.0f} px: too blurred for its orientation; expose for a shorter time"
+    if shown.hidden > MOST_HIDDEN:
+        got = f"{shown.hidden:.0%} of the silhouette shows the background"
+        return f"{got}: the body is partly hidden, or has the colour of what is behind it"
+    if shown.noise > NOISY:
+        return f"noise of {shown.noise:.0f} grey levels hides the edges; film with more light"
+    return None
+
+
+def _is_blurred(shown: Visibility) -> bool:
+    return shown.blur_px > max(BLURRED_PX, MOST_BLUR * shown.size_px)
+
+
+def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
+    overlap, match, shown = float(np.median(tracked.quality[tracked.tracked])), tracked.image_match, tracked.visibility
+    reason = likely_reason(shown)
+    if overlap < SURE_OVERLAP:
+        got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
+        yield doubt(f"{got}: {reason or 'the mesh is not the object, or something else moves with it'}")
+    if match < SURE_MATCH:
+        got = f"the image does not support the mesh '{inputs.mesh.name}' at the poses that were found"
+        other = "the mesh is not the object, or something hides part of it"
+        yield doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): {reason or other}")
+    if shown is not None and reason is not None and (_is_blurred(shown) or shown.hidden > MOST_HIDDEN):
+        yield doubt(reason)
+    yield from _of_motion(inputs, tracked, reason)
+
+
+def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
+    """Yield that orientations jump from frame to frame, with the likely reason."""
+    from vid2phys.risp.shape.symmetry import axes_of_revolution
+    from vid2phys.tracking.steadiness import steadiness
+
+    steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
+    if steady is None or steady.jitter_deg < STEADY_DEG:
+        return
+    if reason is None and steady.step_deg > FAST_DEG:
+        reason = f"it turns {steady.step_deg:.0f} deg a frame; film with more frames a second"
+    got = f"the orientation jumps by {steady.jitter_deg:.0f} deg between adjacent frames"
+    yield doubt(f"{got}: {reason or 'the body is partly hidden, or the mesh is not the object; look at the overlay'}")
