@@ -19,6 +19,7 @@ from vid2phys.geometry import Pose
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "log"]
+Side = Literal["top", "bottom", "left", "right"]
 _MOST_LOG = 300.0  # either way: still a number
 
 
@@ -29,7 +30,9 @@ class Camera:
     K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none). model:
     `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), `equidistant` (fisheye, 4), or `omni` (xi, then 4).
     camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; of a camera that moves the pose of
-    each frame, shape [T, 4, 4]; None when the file has none. width, height: image size [px].
+    each frame, shape [T, 4, 4]; None when the file has none. width, height: image size [px]. readout_s: time from the
+    exposure of the first edge of a frame to that of the opposite edge [s]; 0 with a global shutter. readout_from: side
+    of the frame that is exposed first.
     """
 
     K: Array
@@ -39,6 +42,8 @@ class Camera:
     model: str = "plumb_bob"
     camera_to_world: Array | None = None
     name: str = "camera"
+    readout_s: float = 0.0
+    readout_from: Side = "top"
 
     @property
     def moves(self) -> bool:

@@ -53,6 +53,7 @@ def write_overlay(
     trajectory: Trajectory,
     lost: NDArray[np.bool_],
     *,
+    mesh_of: Callable[[int], Mesh] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """Write the overlay video, H.264.
@@ -68,12 +69,14 @@ def write_overlay(
         system: that gives vertices of a state.
         trajectory: one state a frame.
         lost: [T], frames in which the object was not detected.
+        mesh_of: gives the mesh as a frame of a rolling shutter shows it (default: the mesh in all frames).
         progress: called with what is done, how many frames, and of how many.
     """
     states = trajectory.states
     positions, quats = system.body_pose(states)
     centers = project_vertices(camera, positions[:, None]).pixels[:, 0]
-    view = lambda i: project_vertices(camera.at(i), system.vertices(states[i], mesh.vertices))  # noqa: E731
+    shown = mesh_of or (lambda _: mesh)
+    view = lambda i: project_vertices(camera.at(i), system.vertices(states[i], shown(i).vertices))  # noqa: E731
     scene = _scene(clip, camera, mesh, [bounds(view(i)) for i in range(len(states))], centers)
     axes = _axes(camera, mesh, positions, quats)
     fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0

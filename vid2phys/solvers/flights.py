@@ -120,6 +120,23 @@ def find_flights(places: Places) -> Flights | None:
     return _conclude(places, frames)
 
 
+def flight_residuals(places: Places, flights: Flights) -> Array:
+    """Return residuals [T + K, 3] of places that are fitted to T frames' K + 1 flights which are known.
+
+    They are in standard deviations, those of frames first, zero outside of the flights. The last K are by how much two
+    flights miss each other at an impact.
+    """
+    frames, pairs = list(flights.frames), tuple((impact.before, impact.after) for impact in flights.impacts)
+    start = np.concatenate([_fit(places, frames).values, [impact.time_s for impact in flights.impacts]])
+    fit, out = _fit(places, frames, pairs, start), np.zeros((len(places.times_s) + len(pairs), 3))
+    for part, left in zip(frames, fit.residuals, strict=True):
+        out[part] = left
+    for k, (before, after) in enumerate(pairs):
+        _, miss, spread = _meeting(fit, k, before, after)
+        out[len(places.times_s) + k] = miss / spread
+    return out
+
+
 def _white_scales(places: Places) -> tuple[float, float]:
     """Return how many times larger errors across and along the sight line are than stated.
 

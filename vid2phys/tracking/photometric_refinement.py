@@ -9,6 +9,9 @@ Limits: frames in which the body hides a background that other frames show.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +21,7 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.photometric import MODES, Stage, align
 from vid2phys.tracking.measured import shared_std, with_poses
-from vid2phys.types import Array, Clip, Observation
+from vid2phys.types import Array, Clip, Mesh, Observation
 
 _MOST_FRAMES = 600  # that are aligned; the others lie between two of them
 _LEAST_FRAMES = 4
@@ -27,16 +30,25 @@ _STD_FLOOR = 1e-4
 _RIDGE_SIGMA = 20.0
 
 
-def refined(clip: Clip, stage: Stage, calibration: Calibration, seen: Observation, pose: Pose) -> Observation | None:
+def refined(
+    clip: Clip,
+    stage: Stage,
+    calibration: Calibration,
+    seen: Observation,
+    pose: Pose,
+    mesh_of: Callable[[int], Mesh] | None = None,
+) -> Observation | None:
     """Return the observation with poses measured by the clip's pixels near fitted poses camera_from_body [T].
 
-    None when too few frames show the body against a background known from other frames.
+    mesh_of: gives the mesh as a frame shows it (default: that of the stage). None when too few frames show the body
+    against a background known from other frames.
     """
     tracked = np.flatnonzero(seen.seen)
     chosen = tracked[evenly(len(tracked), _MOST_FRAMES)]
     images, used = [], []
     for frame, i in zip(clip.frames.at(chosen), chosen, strict=True):
-        image = stage.frame_at(frame, pose[i])
+        in_frame = stage if mesh_of is None else replace(stage, mesh=mesh_of(int(i)))
+        image = in_frame.frame_at(frame, pose[i])
         if image is not None:
             images.append(image)
             used.append(i)

@@ -50,6 +50,10 @@ class ClipOptions(Options):
     """Frames a second of a folder of images, or in place of a video's own."""
     stream: int | tuple[int, ...] | None = None
     """Index of the video stream in the file, from 0."""
+    readout: float | None = None
+    """Seconds from the first to the last row of a rolling shutter (default: as the camera file states)."""
+    readout_from: str | None = None
+    """Side of the frame that is exposed first: top, bottom, left, right (default: likewise, or top)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +81,7 @@ class FitOptions(Options):
     """What is fitted and how."""
 
     fit: tuple[str, ...] = ()
-    """Parameters to fit, comma-separated: mass,drag ..., scale, camera."""
+    """Parameters to fit, comma-separated: mass,drag ..., scale, camera, readout."""
     priors: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_PRIOR)
     """Prior of a fitted parameter, name=MEAN+-STD in SI; repeatable."""
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_BOUNDS)

@@ -48,7 +48,6 @@ TrackAgain = Callable[[Inputs], tuple[Inputs, "Track"]]
 _RUNS = 4  # of the tracker, at most
 _SAME = 0.02  # of the logarithm of the focal length: the track is not made again for less
 _OPEN = 0.5  # spread of the logarithm of a gravity, or of a size, that is not known
-_FLOOR = (1e-4, 1e-4, 1e-3)  # least errors of a place across and along, as shares of the distance
 _MOTION = 0.8  # share of the prior's spread below which the motion gave a value
 _REDUCED = 0.8  # share of an interval below which a measurement is worth a line
 _WRONG = 3.0  # standard deviations of gravity that call for a warning
@@ -172,20 +171,12 @@ def _measured(before: float, after: float) -> float:
 
 def _motion(inputs: Inputs, track: Track) -> Motion:
     """Return the places of the body in the tracked frames, with their errors."""
+    from vid2phys.commands.identify.places import places_of
     from vid2phys.solvers.camera_from_motion import Motion
 
-    frames = np.flatnonzero(track.tracked & track.poses.pose.is_finite)
-    pose, seen = track.poses.pose[frames], track.observation[frames]
-    covariance = np.nan_to_num(track.poses.covariance[frames][:, 3:, 3:])
-    distance = np.linalg.norm(pose.translation, axis=1)
-    if seen.configuration is not None:
-        slopes = np.zeros((len(frames), 3, 3))
-        slopes[:, 0, 0] = slopes[:, 1, 1] = distance
-        slopes[:, :, 2] = pose.translation
-        measured = slopes @ seen.configuration.covariance[:, 3:, 3:] @ np.swapaxes(slopes, 1, 2)
-        covariance = np.where(seen.measured[:, None, None], measured, covariance)
-    covariance = covariance + np.diag(np.square(_FLOOR)) * distance[:, None, None] ** 2
-    return Motion(seen.times_s, pose.translation, covariance, pose.rotation, inputs.mesh.vertices)
+    places, pose = places_of(track), track.poses.pose
+    frames = np.flatnonzero(track.tracked & pose.is_finite)
+    return Motion(places.times_s, places.points, places.covariance, pose.rotation[frames], inputs.mesh.vertices)
 
 
 def _pose(estimate: CameraEstimate, first: Array) -> Array:

@@ -42,7 +42,7 @@ def given_track(
 ) -> tuple[Track, tuple[str, ...]]:
     """Return the track that the given files state, and notes for a reader of the result. Raises InputError."""
     if body_points is None:
-        return _track(_of_earlier_run(observation, clip)), ()
+        return _track(_of_earlier_run(observation, clip, camera)), ()
     from vid2phys.io.keypoints import load_keypoints
     from vid2phys.io.points import load_body_points
 
@@ -76,11 +76,12 @@ def to_keypoints(seen: Observation, camera: Camera) -> Keypoints:
     return Keypoints(names, pixels, covariance, visible & np.isfinite(pixels).all(axis=-1), shared)
 
 
-def _of_earlier_run(path: str | Path, clip: Clip) -> Observation:
+def _of_earlier_run(path: str | Path, clip: Clip, camera: Camera) -> Observation:
     from vid2phys.io.recordings import load_observation
 
     seen = load_observation(path)
-    if len(seen.times_s) != len(clip.times_s) or np.abs(seen.times_s - clip.times_s).max() > _SAME_S:
+    most_s = _SAME_S + 0.5 * camera.readout_s  # a row before or after the middle one
+    if len(seen.times_s) != len(clip.times_s) or np.abs(seen.times_s - clip.times_s).max() > most_s:
         got = f"'{path}' has {len(seen.times_s)} frames up to {seen.times_s[-1]:.3f} s"
         raise InputError(got, f"those of '{clip.name}', {len(clip.times_s)} up to {clip.times_s[-1]:.3f} s")
     return seen

@@ -247,8 +247,11 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
     """Return the observation with poses measured by pixels near states [F, N]; None where pixels measure none."""
     from vid2phys.tracking.photometric_refinement import refined
+    from vid2phys.tracking.rolling_shutter import meshes_of_frames
 
-    return refined(inputs.clip, stage, inputs.calibration, problem.observation, _in_camera(problem, states))
+    pose, seen = _in_camera(problem, states), problem.observation
+    meshes = meshes_of_frames(inputs.camera, inputs.mesh, pose, seen.times_s)
+    return refined(inputs.clip, stage, inputs.calibration, seen, pose, meshes)
 
 
 def conclude(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
     from vid2phys.commands.identify.estimated_camera import EstimatedCamera
     from vid2phys.commands.identify.hinges import OnHinge
+    from vid2phys.commands.identify.readout_fit import ReadoutEstimate
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
@@ -67,6 +68,8 @@ class Inputs:
     hint: Hint | None = None
     base: BaseEstimate | None = None  # of a robot, where it was fitted
     on_hinge: OnHinge | None = None
+    fits_readout: bool = False  # of a rolling shutter
+    readout: ReadoutEstimate | None = None  # where it was fitted
     preview: Path | None = None  # image of the first frame in which a body without a model is found
 
     @property
@@ -183,12 +186,13 @@ def require_frames(several: Sequence[Inputs]) -> None:
 def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
     """Read camera, pose and clip. Raises InputError, also for actions that do not cover the clip."""
     from vid2phys.commands.fit_parameters import listen
+    from vid2phys.commands.identify.readout import with_readout
     from vid2phys.io.actions import require_cover
     from vid2phys.io.video import read_clip
 
     def read() -> Filmed:
         clip = read_clip(config.clip, **config.part)  # type: ignore[arg-type]
-        filmed = with_camera(config, clip, or_motion=is_free(config.system, "identify"))
+        filmed = with_readout(config, with_camera(config, clip, or_motion=is_free(config.system, "identify")))
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         if actions is not None:

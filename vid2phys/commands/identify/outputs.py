@@ -5,7 +5,7 @@ A multi-clip run has a folder for each clip, in the form of a single run, and on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TRACKED_BY = "camera_of_observation.yaml"
 _FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
 _ALWAYS = ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")
-_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "body", "mesh_move", "base")
+_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "body", "mesh_move", "base", "readout", "readout_from")
 
 
 def write(
@@ -67,8 +67,22 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
         inputs.system,
         result.trajectory,
         lost,
+        mesh_of=_shown_meshes(result, inputs, camera, mesh),
         progress=lambda stage, done, total: progress("drawing overlay.mp4", done, total),
     )
+
+
+def _shown_meshes(result: Result, inputs: Inputs, camera: Camera, mesh: Mesh) -> Callable[[int], Mesh] | None:
+    """Return a function that gives the mesh as a frame of a rolling shutter shows it; None for other cameras."""
+    from vid2phys.geometry import Pose, matrix_from_quat
+    from vid2phys.tracking.rolling_shutter import meshes_of_frames
+
+    if not camera.readout_s or camera.camera_to_world is None or inputs.body is not None:
+        return None
+    positions, quats = inputs.system.body_pose(result.trajectory.states)
+    to_camera = Pose(camera.camera_to_world[:3, :3], camera.camera_to_world[:3, 3]).inverse()
+    pose = to_camera.compose(Pose(matrix_from_quat(quats), positions))
+    return meshes_of_frames(camera, mesh, pose, result.trajectory.times_s)
 
 
 def _as_fitted(result: Result, inputs: Inputs) -> tuple[Camera, Mesh]:

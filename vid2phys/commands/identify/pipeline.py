@@ -56,6 +56,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     from vid2phys.commands.identify.estimated_camera import with_fitted_camera
     from vid2phys.commands.identify.inputs import read_all
     from vid2phys.commands.identify.outputs import with_cameras, write
+    from vid2phys.commands.identify.readout import READOUT, with_fitted_readout, without_readout
     from vid2phys.commands.identify.robot_base import with_base
     from vid2phys.io.run import new_run
     from vid2phys.memory import return_large_blocks
@@ -64,6 +65,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     started = time.perf_counter()
     return_large_blocks()
     refine = config.refine and "photometric" not in config.without
+    config, fits_readout = without_readout(config)
     config = config.with_system()
     config = replace(config, fit=expand_groups(config.fit), refine=refine)
     configs = config.of_each_clip()
@@ -72,15 +74,17 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     several = read_all(configs)
     with new_run("identify", config.out) as folder:
         several = [
-            replace(inputs, preview=path) for inputs, path in zip(several, previews(folder, several), strict=True)
+            replace(inputs, preview=path, fits_readout=fits_readout)
+            for inputs, path in zip(several, previews(folder, several), strict=True)
         ]
         several, tracks = track_all(several, config, progress)
         result = with_cameras(solve(several, tracks, config, progress), several)
-        result = with_base(result, several[0])
+        result = with_fitted_readout(with_base(result, several[0]), several[0])
         if several[0].camera_estimate is not None:
             inputs, result = with_fitted_camera(several[0], result)
             several = [inputs]
-        write_config(folder / "config.yaml", replace(config, out=None))
+        asked = (*config.fit, READOUT) if fits_readout else config.fit
+        write_config(folder / "config.yaml", replace(config, fit=asked, out=None))
         write(folder, several, configs, result, time.perf_counter() - started, progress)
     return result, folder
 
@@ -112,17 +116,32 @@ def _tracked(
 ) -> tuple[list[Inputs], list[Tracked]]:
     """Return the inputs, with notes on keypoints that the user gave, and the track of each clip."""
     from vid2phys.commands.identify.external_keypoints import given_track
+    from vid2phys.commands.identify.readout import with_row_times
 
     if config.observation is not None:
         (inputs,) = several
         points = config.body_points
         tracked, notes = given_track(config.observation, points, inputs.clip, inputs.camera, inputs.mesh)
-        return [replace(inputs, warnings=(*inputs.warnings, *notes))], [tracked]
+        inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
+        if points is None:  # an earlier run, whose times are those of rows
+            return [inputs], [tracked]
+        inputs, tracked = with_row_times(inputs, tracked, progress)
+        return [inputs], [tracked]
     pairs = [_track_one(one, config, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
     return [inputs for inputs, _ in pairs], [tracked for _, tracked in pairs]
 
 
 def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
+    """Return the inputs and the track of a clip, with measurements at the times of their rows."""
+    from vid2phys.commands.identify.readout import require_no_readout, with_row_times
+
+    if inputs.body is not None or inputs.on_hinge is not None:
+        return _track_frames(require_no_readout(inputs), config, progress)
+    inputs, tracked = _track_frames(inputs, config, progress)
+    return with_row_times(inputs, cast("Track", tracked), progress)
+
+
+def _track_frames(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
     from vid2phys.commands.identify.hinges import with_hinge

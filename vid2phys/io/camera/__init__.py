@@ -22,6 +22,8 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.io.camera._lens import COEFFICIENTS
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
+from vid2phys.io.camera._readout import checked_side as checked_side
+from vid2phys.io.camera._readout import with_readout
 from vid2phys.io.files import read_text, write_text
 from vid2phys.io.unsupported import refuse_known
 from vid2phys.notes import warning
@@ -69,7 +71,8 @@ def load_camera(
     camera: Camera = _format_of(source).load(source, camera_name, poses)
     if "" in poses:
         camera = replace(camera, camera_to_world=poses[""])
-    return camera if camera.width else _with_size(camera, path, size)
+    camera = camera if camera.width else _with_size(camera, path, size)
+    return with_readout(path, source.data, camera)
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -89,6 +92,8 @@ def describe(camera: Camera) -> str:
     parts = [camera.model, *(f"{name} {value:.6g}" for name, value in (numbers | seen).items())]
     if not seen:
         parts.append("no distortion" if camera.model in ("plumb_bob", "rational_polynomial") else "coefficients 0")
+    if camera.readout_s:
+        parts.append(f"readout {1e3 * camera.readout_s:.4g} ms from the {camera.readout_from}")
     return ", ".join([*parts, f"{camera.width}x{camera.height}"])
 
 

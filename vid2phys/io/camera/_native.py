@@ -11,6 +11,7 @@ from vid2phys.types import Array, Camera
 _HEADER = """\
 # ROS camera_info fields + camera_to_world. Pixel centres at integers (OpenCV, ROS).
 # camera_to_world: 4x4 row-major, x_world = T x_camera, metres; camera axes x right, y down, z forward; world z up.
+# readout_s: seconds from the first to the last row of a rolling shutter; readout_from: side that is exposed first.
 """
 
 
@@ -30,6 +31,8 @@ def camera_text(camera: Camera, notes: tuple[str, ...] = ()) -> str:
     ]
     if camera.camera_to_world is not None:
         lines.append(_block("camera_to_world", camera.camera_to_world))
+    if camera.readout_s:
+        lines += [f"readout_s: {camera.readout_s!r}", f"readout_from: {camera.readout_from}"]
     comment = "".join(f"# {' '.join(note.split())}\n" for note in notes)
     return _HEADER + comment + "\n".join(lines) + "\n"
 
