@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.commands import train_articulated, train_rigid
+from vid2phys.commands import train_articulated, training
 from vid2phys.commands import train_risp as task
 from vid2phys.commands.training_progress import TrainingProgress, _duration
 from vid2phys.errors import InputError, UsageError
@@ -95,8 +95,7 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
 
     if find_llvm() is None:
         pytest.skip("no LLVM on this machine")
-    monkeypatch.setattr(train_rigid, "COARSE_EPOCHS", 1)
-    monkeypatch.setattr(train_rigid, "CALIBRATION_SAMPLES", 64)
+    monkeypatch.setattr(training, "CALIBRATION_SAMPLES", 64)
     arguments = {"samples": 96, "epochs": 1, "work": tmp_path / "work", "quiet": True}
     model = task.train_risp(mesh, out=tmp_path / "models" / "thing", **arguments)
     score = json.loads((tmp_path / "models" / "thing" / "score.json").read_text())
