@@ -93,7 +93,10 @@ def main() -> None:
         rows.append(train(data, start, schedule, given.gamma, name))
         print(asdict(rows[-1]), flush=True)
     if given.json:
-        write_table(given.json, "short_training", [asdict(row) for row in rows], time.monotonic() - began)
+        options = f"--body {name} --system {given.system} --starts {given.starts} --samples {given.samples}"
+        options += f" --epochs {given.epochs} --gamma {given.gamma:g} --rate {given.rate:g}"
+        seconds = time.monotonic() - began
+        write_table(given.json, "short_training", [asdict(row) for row in rows], seconds, options=options)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,15 @@ def mesh(tmp_path: Path) -> Path:
         ({"head": "state@32"}, "head 'state@32'; expected NAME or NAME@wWIDTH"),
         ({"loss": "l2"}, "unknown loss 'l2'; expected one of error-gradient"),
         ({"head": "state", "start": "models/x"}, "--start with --head state; expected --head keypoint"),
+        ({"minutes": 1.0}, "--minutes 1; expected 4 to 34"),
+        ({"minutes": 5.0, "samples": 100}, "--minutes beside --samples or --epochs; expected one of them"),
+        ({"minutes": 5.0, "head": "state"}, "--minutes for a body that is not rigid, or another head"),
+        ({"start": "models/nothing"}, "'models/nothing' holds no features; expected a model folder"),
         ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:
-    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+    with pytest.raises((UsageError, InputError), match=message.replace("(", r"\(")):
         task.train_risp(mesh, out=tmp_path / "model", work=tmp_path / "work", quiet=True, **options)
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "work").exists()

@@ -1,12 +1,12 @@
-"""Estimate before a training how much a trained model would help: how well the outline alone shows a rotation.
+"""Estimate before a training how much a trained model would help: how well the contour alone shows a rotation.
 
 Without a model, a body is tracked by its silhouette (`tracking.mesh_tracker`). Silhouettes are drawn before and after
 small rotations. What a shift or another distance could explain as well is left out (Schur complement), and the axis
-that shows least counts. Twelve meshes whose clips were tracked without a model are divided by `LEAST_PX`
+that shows least counts. Of twelve meshes whose clips were tracked without a model, `LEAST_PX` divides eleven
 (docs/decisions/047-short-training.md).
 
 Limits: it knows the shape alone, neither the size in the frame nor blur, occlusion and colours. Edges inside the
-outline are not counted.
+contour are not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Mesh
 
 LEAST_PX = 0.18
-MOST_WRONG = 0.4  # packaged models misread 14 to 29 % of the images by more than 20 deg
+MOST_WRONG = 0.4  # packaged models are wrong by more than 20 deg in 14 to 29 % of the images
 _ANGLE_RAD = np.deg2rad(5.0)
 _SIZE_PX = 60.0  # diameter of the bounding sphere
 _FINER = 4  # pixels of a drawing along one of the frame
@@ -34,18 +34,18 @@ _DISTANCE_RADII = 10.0
 
 
 def expected_benefit(mesh: Mesh) -> str:
-    """Return in one line how well the body's outline shows its rotation, and whether a trained model would help."""
-    moved = outline_motion(mesh)
+    """Return in one line how well the body's contour shows its rotation, and whether a trained model would help."""
+    moved = contour_motion(mesh)
     if moved is None:
         return "a plain ball shows its position alone, which needs no model"
-    shows = f"a rotation by 5 deg moves the body's outline by {moved:.2f} px where the body is 60 px wide"
+    shows = f"a rotation by 5 deg moves the body's contour by {moved:.2f} px where the body is 60 px wide"
     if moved < LEAST_PX:
         return f"{shows}, which is little (a cube: 0.22): expect a model to help"
-    return f"{shows}, which usually suffices without a model: one helps below 50 px, or with blur or occlusion"
+    return f"{shows}, which usually suffices without a model: one helps below 50 px, or before the colours of the body"
 
 
 def doubt_of(validation: Mapping[str, float]) -> str | None:
-    """Return what to say of a model that reads held-out images worse than tracking needs; None for a good one.
+    """Return what to say of a model that is too often wrong about held-out images to track with; None for a good one.
 
     validation: The last epoch's numbers of `networks.validate.KeypointValidation`.
     """
@@ -53,13 +53,13 @@ def doubt_of(validation: Mapping[str, float]) -> str | None:
     if wrong <= MOST_WRONG:
         return None
     remedy = "train longer, or use `identify --model none`"
-    return f"the model misreads {wrong:.0%} of held-out images by more than 20 deg: {remedy}"
+    return f"the model is wrong by more than 20 deg in {wrong:.0%} of held-out images: {remedy}"
 
 
-def outline_motion(mesh: Mesh) -> float | None:
-    """Return how far a rotation by 5 deg about the axis that shows least moves the outline, px; None for a ball.
+def contour_motion(mesh: Mesh) -> float | None:
+    """Return how far a rotation by 5 deg about the axis that shows least moves the contour, px; None for a ball.
 
-    It is a mean along the outline and a median over orientations, for a body of 60 px. Rotations about an axis of
+    It is a mean along the contour and a median over orientations, for a body of 60 px. Rotations about an axis of
     revolution, which nothing shows, do not count.
     """
     from vid2phys.engine.pose_geometry import rotation_grid
@@ -88,7 +88,7 @@ def _visible_axes(mesh: Mesh) -> Array:
 
 
 def _motion(vertices: Array, faces: NDArray[np.int64], rotation: Array, axes: Array) -> float:
-    """Return the mean motion of the outline for the rotation about some axis that shows least, px of the frame."""
+    """Return the mean motion of the contour for the rotation about some axis that shows least, px of the frame."""
     import cv2
 
     step = matrix_from_rotvec(0.5 * _ANGLE_RAD * axes)
@@ -100,8 +100,8 @@ def _motion(vertices: Array, faces: NDArray[np.int64], rotation: Array, axes: Ar
     gram, seen = change @ change.T, len(axes)
     explained = gram[:seen, seen:] @ np.linalg.solve(gram[seen:, seen:], gram[seen:, :seen])
     area = max(0.0, float(np.linalg.eigvalsh(gram[:seen, :seen] - explained)[0]))
-    outlines, _ = cv2.findContours(middle.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
-    return area / sum(cv2.arcLength(outline, True) for outline in outlines) / _FINER
+    contours, _ = cv2.findContours(middle.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+    return area / sum(cv2.arcLength(contour, True) for contour in contours) / _FINER
 
 
 def _mask(vertices: Array, faces: NDArray[np.int64], rotation: Array, grown: float = 1.0) -> NDArray[np.float64]:
