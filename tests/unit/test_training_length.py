@@ -79,6 +79,15 @@ def test_contour_of_a_square_moves_by_the_closed_form(monkeypatch: pytest.Monkey
     assert moved == pytest.approx(2.0 * (1.0 - shared) * side_px**2 / (4.0 * side_px), rel=0.03)
 
 
+def test_sheet_that_vanishes_from_the_side_shows_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_the_side = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]]])
+    monkeypatch.setattr("vid2phys.engine.pose_geometry.rotation_grid", lambda count: from_the_side)
+    sheet = contour_motion(load_body(body="box:10000x10000x1mm"))
+    assert sheet is not None
+    assert np.isfinite(sheet)
+    assert sheet < LEAST_PX
+
+
 def test_lines_before_and_after_a_training() -> None:
     assert "expect a model to help" in expected_benefit(load_body(body="box:300x30x20mm"))
     assert "usually suffices without a model" in expected_benefit(load_body(body="box:12x8x5cm"))

@@ -98,10 +98,11 @@ def _motion(vertices: Array, faces: NDArray[np.int64], rotation: Array, axes: Ar
     ends.append((_mask(vertices, faces, rotation, 1.01), _mask(vertices, faces, rotation, 0.99)))
     change = np.array([(after - before).ravel() for before, after in ends])
     gram, seen = change @ change.T, len(axes)
-    explained = gram[:seen, seen:] @ np.linalg.solve(gram[seen:, seen:], gram[seen:, :seen])
+    explained = gram[:seen, seen:] @ np.linalg.pinv(gram[seen:, seen:]) @ gram[seen:, :seen]
     area = max(0.0, float(np.linalg.eigvalsh(gram[:seen, :seen] - explained)[0]))
     contours, _ = cv2.findContours(middle.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
-    return area / sum(cv2.arcLength(contour, True) for contour in contours) / _FINER
+    length = sum(cv2.arcLength(contour, True) for contour in contours)
+    return area / length / _FINER if length > 0.0 else 0.0  # a thin sheet vanishes from the side
 
 
 def _mask(vertices: Array, faces: NDArray[np.int64], rotation: Array, grown: float = 1.0) -> NDArray[np.float64]:
