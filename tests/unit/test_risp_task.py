@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.commands import train_articulated, train_rigid
+from vid2phys.commands import train_articulated, training
 from vid2phys.commands import train_risp as task
 from vid2phys.commands.training_progress import TrainingProgress, _duration
 from vid2phys.errors import InputError, UsageError
@@ -36,11 +36,15 @@ def mesh(tmp_path: Path) -> Path:
         ({"head": "state@32"}, "head 'state@32'; expected NAME or NAME@wWIDTH"),
         ({"loss": "l2"}, "unknown loss 'l2'; expected one of error-gradient"),
         ({"head": "state", "start": "models/x"}, "--start with --head state; expected --head keypoint"),
+        ({"minutes": 1.0}, "--minutes 1; expected 4 to 34"),
+        ({"minutes": 5.0, "samples": 100}, "--minutes beside --samples or --epochs; expected one of them"),
+        ({"minutes": 5.0, "head": "state"}, "--minutes for a body that is not rigid, or another head"),
+        ({"start": "models/nothing"}, "'models/nothing' holds no features; expected a model folder"),
         ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:
-    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+    with pytest.raises((UsageError, InputError), match=message.replace("(", r"\(")):
         task.train_risp(mesh, out=tmp_path / "model", work=tmp_path / "work", quiet=True, **options)
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "work").exists()
@@ -95,8 +99,7 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
 
     if find_llvm() is None:
         pytest.skip("no LLVM on this machine")
-    monkeypatch.setattr(train_rigid, "COARSE_EPOCHS", 1)
-    monkeypatch.setattr(train_rigid, "CALIBRATION_SAMPLES", 64)
+    monkeypatch.setattr(training, "CALIBRATION_SAMPLES", 64)
     arguments = {"samples": 96, "epochs": 1, "work": tmp_path / "work", "quiet": True}
     model = task.train_risp(mesh, out=tmp_path / "models" / "thing", **arguments)
     score = json.loads((tmp_path / "models" / "thing" / "score.json").read_text())

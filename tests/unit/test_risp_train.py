@@ -91,13 +91,28 @@ def test_learning_rate_rises_and_falls() -> None:
     assert factors[-1] < 0.02
 
 
-def test_training_may_begin_with_the_features_of_a_model(data: TrainingData, tmp_path: Path) -> None:
+def test_training_may_begin_with_the_features_of_a_model(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
     from vid2phys.risp.heads.keypoint import SIZE as FINE_SIZE
-    from vid2phys.risp.recipes import _copy_features
+    from vid2phys.risp.training.features import Features, copy_features
 
     torch.manual_seed(5)
     other, network = KeypointNetwork(5, **FINE_SIZE), KeypointNetwork(8, **FINE_SIZE)
+    save_file({k: v.contiguous() for k, v in other.state_dict().items()}, tmp_path / "fine.safetensors")
     head = network.head.weight.clone()
-    _copy_features(network, other)
+    features = Features.load(tmp_path)
+    copy_features(features.fine, network)
     assert torch.equal(network.pyramid.stem.weight, other.pyramid.stem.weight)
     assert torch.equal(network.head.weight, head)
+    assert not features.coarse
+
+
+def test_folder_without_weights_holds_no_features(tmp_path: Path) -> None:
+    from vid2phys.risp.training.features import Features
+
+    with pytest.raises(InputError, match="holds no features; expected a model folder; give one, or --start none"):
+        Features.load(tmp_path)
+    (tmp_path / "fine.safetensors").write_bytes(b"no weights")
+    with pytest.raises(InputError, match="is not a safetensors file"):
+        Features.load(tmp_path)

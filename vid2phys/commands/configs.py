@@ -13,7 +13,7 @@ from vid2phys.commands.options import Options
 from vid2phys.commands.system_choice import DEFAULT_SYSTEM
 
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
-SAMPLES, GAMMA = 12_000, 1.0
+GAMMA = 1.0
 MOST_SECONDS = 120.0
 AUTO_CAMERA = Path("auto")  # in place of a camera file
 ROBOTS = (".urdf", ".xml", ".mjcf")  # endings of files of robots
@@ -298,8 +298,10 @@ class TrainConfig(FilmedBodyOptions):
     """A primitive (ball:d=66mm ...), or the robot (URDF, MJCF) of --system articulated, on a fixed base."""
     out: Path | None = None
     """Model folder (default: models/NAME of the mesh)."""
-    samples: int = SAMPLES
-    """Images to render."""
+    minutes: float | None = None
+    """Time on 2 idle cores, 4 to 34, in place of samples and epochs."""
+    samples: int | None = None
+    """Images to render (default: 12000)."""
     epochs: int | None = None
     """Passes over them (default: 12; 100, RISP's own, for the state head)."""
     gamma: float = GAMMA
@@ -309,7 +311,7 @@ class TrainConfig(FilmedBodyOptions):
     loss: str = "error-gradient"
     """error-gradient, full-jacobian, projected-jacobian or error-only."""
     start: Path | None = None
-    """Model of a similar body to begin with: saves epochs."""
+    """Model whose features are begun with (default: a packaged one), or none."""
     device: str = "auto"
     """auto, cpu or cuda."""
     resume: bool = True

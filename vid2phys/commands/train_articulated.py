@@ -53,6 +53,7 @@ def train_articulated(
     from vid2phys.risp.renders.stream import ImageStream
     from vid2phys.risp.shape.configuration_encoding import configuration_encoding
     from vid2phys.risp.training import distributed
+    from vid2phys.risp.training.features import Features
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
     from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
@@ -75,7 +76,7 @@ def train_articulated(
             *(system.name, data, rendered - began, out, work, options, workers, progress),
             codes=configuration_encoding(body),
         )
-    begin = Model.load(options.start) if options.start else None
+    begin = Features.load(options.start) if options.start else None
     run = TrainingRun(work, options.device, progress, options.resume, begin)
     validation = ConfigurationValidation.prepare(
         ImageStream(data.stream, jitter=False), data.validation, body, configurations

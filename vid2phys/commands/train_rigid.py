@@ -19,6 +19,7 @@ from vid2phys.commands.training import (
     training_renders,
     training_score,
 )
+from vid2phys.commands.training_benefit import doubt_of, expected_benefit
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from vid2phys.risp.shape.symmetry import Symmetry
     from vid2phys.types import Mesh
 
-COARSE_EPOCHS = 3
-
 
 def train_rigid(
     body: Mesh, system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
@@ -44,10 +43,12 @@ def train_rigid(
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
     from vid2phys.risp.recipes import COARSE_SIZE, PenaltyOptions, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training import distributed
+    from vid2phys.risp.training.features import Features
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
     start = time.monotonic()
+    progress.note(expected_benefit(body))
     data = training_data(
         *(body, system, work / DATA),
         samples=options.samples,
@@ -60,13 +61,13 @@ def train_rigid(
     workers = share_cores(options.device)
     if options.head.startswith("state"):
         return train_state_head(system.name, data, rendered - start, out, work, options, workers, progress)
-    begin = Model.load(options.start) if options.start else None
+    begin = Features.load(options.start) if options.start else None
     run = TrainingRun(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
     head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
     fine = train_head(data, head, schedule, run, PenaltyOptions(options.gamma, options.loss), seed=options.seed)
-    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), run, seed=options.seed)
+    coarse = train_locator(data, Schedule(options.coarse_epochs, workers=workers), run, seed=options.seed)
     if not distributed.is_main_process():
         return None
     assert isinstance(fine.network, KeypointNetwork)
@@ -76,7 +77,7 @@ def train_rigid(
     model = Model(shape, fine.network, coarse.network, data.stream.view_size, sizes)
     seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
     history = {"fine": fine.history, "coarse": coarse.history}
-    score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
+    score = training_score(options, data, seconds, history, coarse_epochs=options.coarse_epochs)
     model.save(out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
     renders = held_out_clips(body, system, work / CALIBRATION, options.seed, progress)
@@ -87,6 +88,9 @@ def train_rigid(
     model.save(out, score)
     model = Model.load(out)
     make_card(out, EvaluatedModel(model, body), renders, options.seed, progress, given=options.given)
+    doubt = doubt_of(fine.history[-1])
+    if doubt is not None:
+        progress.note(f"note: {doubt}")
     return model
 
 
@@ -95,20 +99,21 @@ def _calibrated(
 ) -> Model:
     """The model with its error model."""
     from vid2phys.tracking.uncertainty.calibrate import calibrate, calibrate_aligning, calibrate_contour
+    from vid2phys.tracking.uncertainty.config import DEFAULTS
 
+    config = replace(DEFAULTS, max_refined_appearances=options.refined)
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )
     calibration = calibrate_aligning(
-        calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
+        *(calibration, body, renders, options.seed),
+        lambda share: progress.step("aligning", round(100 * share), 100),
+        config,
     )
     calibration = calibrate_contour(
-        calibration,
-        body,
-        model,
-        renders,
-        options.seed,
+        *(calibration, body, model, renders, options.seed),
         lambda share: progress.step("fitting contours", round(100 * share), 100),
+        config,
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

@@ -10,12 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vid2phys.commands.configs import GAMMA, SAMPLES, TrainConfig
+from vid2phys.commands.configs import GAMMA, TrainConfig
 from vid2phys.commands.options import taking
 from vid2phys.commands.system_choice import require_mesh
 from vid2phys.commands.train_articulated import train_articulated
 from vid2phys.commands.train_rigid import train_rigid
 from vid2phys.commands.training import CALIBRATION, DATA, WORK, TrainingOptions, choose_device
+from vid2phys.commands.training_effort import EPOCHS, SAMPLES, Effort, effort_of
 from vid2phys.commands.training_progress import show_training
 from vid2phys.errors import UsageError
 from vid2phys.risp.appearance.randomisation import Randomisation
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
 
-EPOCHS, STATE_EPOCHS = 12, 100
+STATE_EPOCHS = 100
 
 
 @taking(TrainConfig, "mesh", "system", "out")
@@ -34,8 +35,9 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
     The options are those of `TrainConfig`: a config, or its fields as arguments. A primitive `body` stands in place of
     a mesh. A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own, and the
     network detects the shape of that (`train_articulated`); the default of `out` is then models/SYSTEM. With `resume`
-    the folder `work` is continued, else emptied. `start` is a model folder whose features the networks begin with: half
-    of the epochs suffice on a body of the same kind. `without` names what is not randomised in training (names of
+    the folder `work` is continued, else emptied. `start` is a model folder whose features the networks begin with, a
+    packaged one unless given (`training_start`), or "none". `minutes` chooses samples and epochs (`training_effort`).
+    `without` names what is not randomised in training (names of
     `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun several
     processes train together (`risp/training/distributed`).
 
@@ -53,11 +55,12 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.training import distributed
 
-    options, robot = _resolved(config), config.robot
-    distributed.initialise(options.device)
+    robot = config.robot
     physics = from_file(config.system, robot) if robot is not None else get(config.system)
-    out = config.out or default_folder(config)
     own = require_mesh(physics, "train-risp", given=config.shape is not None)
+    options = _resolved(config, own)
+    distributed.initialise(options.device)
+    out = config.out or default_folder(config)
     given = config.mesh, config.primitive, config.mesh_units, config.mesh_move
     shape, notes = listen(lambda: None if own else simplified(load_body(*given)))
     work = config.work or WORK / out.name
@@ -91,32 +94,58 @@ def default_folder(config: TrainConfig) -> Path:
     return Path("models") / (name if config.head == "keypoint" else f"{name}-{config.head}")
 
 
-def _resolved(config: TrainConfig) -> TrainingOptions:
-    """Return the options with what follows from them, checked."""
-    head, loss, without = config.head, config.loss, config.without
-    epochs = config.epochs if config.epochs is not None else STATE_EPOCHS if head.startswith("state") else EPOCHS
-    files = (("mesh", config.mesh), ("body", config.body))
-    given = "".join(f"--{name} {Path(path).name} " for name, path in files if path is not None)
-    given += f"--mesh-units {config.mesh_units} " if config.mesh_units != "m" else ""
-    given += f"--mesh-move {config.mesh_move} " if config.mesh_move is not None else ""
-    command = f"vid2phys train-risp {given}--system {config.system} --samples {config.samples} --epochs {epochs}"
-    command += f" --gamma {config.gamma:g}" + (f" --start {config.start}" if config.start is not None else "")
-    command += f" --seed {config.seed}"
-    if (head, loss) != ("keypoint", "error-gradient"):
-        command += f" --head {head} --loss {loss}"
-    command += f" --without {','.join(without)}" if without else ""
-    begin, varied = config.start, Randomisation.without(without)
+def _resolved(config: TrainConfig, own: bool) -> TrainingOptions:
+    """Return the options with what follows from them, checked. own: whether the system has a body of its own."""
+    from vid2phys.commands.training_start import start_of
+
+    effort, given = _effort(config, own), _given_files(config)
     options = TrainingOptions(
-        *(config.samples, epochs, config.gamma, choose_device(config.device), config.resume, config.seed),
-        *(begin, varied, command, given, head, loss),
-        config.ray,
+        *(effort.samples, effort.epochs, config.gamma, choose_device(config.device), config.resume, config.seed),
+        start_of(config.start, None if own or config.head != "keypoint" else config.system),
+        *(Randomisation.without(config.without), _command(config, effort, given), given, config.head, config.loss),
+        *(config.ray, effort.coarse_epochs, effort.refined),
     )
     _check(options)
     return options
 
 
+def _given_files(config: TrainConfig) -> str:
+    """Return the options that name the body's files."""
+    files = (("mesh", config.mesh), ("body", config.body))
+    given = "".join(f"--{name} {Path(path).name} " for name, path in files if path is not None)
+    given += f"--mesh-units {config.mesh_units} " if config.mesh_units != "m" else ""
+    return given + (f"--mesh-move {config.mesh_move} " if config.mesh_move is not None else "")
+
+
+def _command(config: TrainConfig, effort: Effort, given: str) -> str:
+    """Return the command that trains this model again. given: options that name the body's files."""
+    length = f"--samples {effort.samples} --epochs {effort.epochs}"
+    length = length if config.minutes is None else f"--minutes {config.minutes:g}"
+    command = f"vid2phys train-risp {given}--system {config.system} {length} --gamma {config.gamma:g}"
+    command += f" --start {config.start}" if config.start is not None else ""
+    command += f" --seed {config.seed}"
+    if (config.head, config.loss) != ("keypoint", "error-gradient"):
+        command += f" --head {config.head} --loss {config.loss}"
+    return command + (f" --without {','.join(config.without)}" if config.without else "")
+
+
+def _effort(config: TrainConfig, own: bool) -> Effort:
+    """Return the number of renders and passes. Raises UsageError for options that contradict each other."""
+    if config.minutes is None:
+        epochs = STATE_EPOCHS if config.head.startswith("state") else EPOCHS
+        given = SAMPLES if config.samples is None else config.samples
+        return Effort(given, epochs if config.epochs is None else config.epochs)
+    if config.samples is not None or config.epochs is not None:
+        raise UsageError("--minutes beside --samples or --epochs", "one of them", "leave --minutes out")
+    if own or config.head != "keypoint":
+        got = "--minutes for a body that is not rigid, or another head"
+        raise UsageError(got, "a rigid body and --head keypoint", "give --samples and --epochs")
+    return effort_of(config.minutes)
+
+
 def _check(options: TrainingOptions) -> None:
     from vid2phys.risp import heads, penalties
+    from vid2phys.risp.training.features import Features
 
     if options.samples < 64:
         raise UsageError(f"--samples {options.samples}", "at least 64", f"the default is {SAMPLES}")
@@ -126,6 +155,8 @@ def _check(options: TrainingOptions) -> None:
     penalties.get(options.loss)
     if options.start is not None and name != "keypoint":
         raise UsageError(f"--start with --head {options.head}", "--head keypoint", "leave --start out")
+    if options.start is not None:
+        Features.load(options.start)  # before anything is rendered
     if not 0.0 <= options.gamma < float("inf"):
         raise UsageError(f"--gamma {options.gamma}", "0 (no rendering gradients) or more", f"the default is {GAMMA}")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vid2phys.commands.training_effort import COARSE_EPOCHS, REFINED
 from vid2phys.errors import UsageError
 from vid2phys.risp.appearance.randomisation import Randomisation
 
@@ -29,7 +30,7 @@ _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What was asked for, resolved."""
+    """What was asked for, resolved. Attributes from `samples` on that stand in `Effort` are described there."""
 
     samples: int
     epochs: int
@@ -44,6 +45,8 @@ class TrainingOptions:
     head: str = "keypoint"
     loss: str = "error-gradient"
     ray: str | None = None
+    coarse_epochs: int = COARSE_EPOCHS
+    refined: int = REFINED
 
 
 def held_out(renders: int) -> int:

@@ -21,6 +21,7 @@ from vid2phys.risp.networks.validate import Body, LocatorValidation
 from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
 from vid2phys.risp.training import mixed_precision
+from vid2phys.risp.training.features import copy_features
 from vid2phys.risp.training.train import Batch, Schedule, Trained, TrainingRun, Validate, train_network
 
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
@@ -54,15 +55,6 @@ class TrainingData:
     def validation(self) -> NDArray[np.int64]:
         """Return the indices of the validation renders."""
         return np.arange(self.renders - self.held_out, self.renders)
-
-
-def _copy_features(network: nn.Module, other: nn.Module | None) -> None:
-    """Copy the features of another network, which represent edges, blur and clutter; heads are learnt anew."""
-    if other is None:
-        return
-    own, given = network.state_dict(), other.state_dict()
-    same = {k: v for k, v in given.items() if k.startswith("pyramid.") and k in own and own[k].shape == v.shape}
-    network.load_state_dict({**own, **same})
 
 
 def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
@@ -150,8 +142,8 @@ def train_head(
     """
     torch.manual_seed(seed)
     network = head.network()
-    if head.name == "keypoint":
-        _copy_features(network, run.start.fine if run.start else None)
+    if head.name == "keypoint" and run.start is not None:
+        copy_features(run.start.fine, network)
     if validation is None:
         unjittered = ImageStream(replace(data.stream, varied=ALL), jitter=False)  # all effects judge an ablation
         validation = head.validation(unjittered, data.validation)
@@ -183,7 +175,8 @@ def train_locator(data: TrainingData, schedule: Schedule, run: TrainingRun, *, s
     """Train the coarse network."""
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
-    _copy_features(network, run.start.coarse if run.start else None)
+    if run.start is not None:
+        copy_features(run.start.coarse, network)
     validation = LocatorValidation.prepare(ImageStream(replace(data.stream, varied=ALL)), data.validation)
     plan = Plan(data.training, data.gradient_indices, kind="scene", batch=schedule.batch, seed=seed)
     names = ("coarse network", "coarse.checkpoint.safetensors")

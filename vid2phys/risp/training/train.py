@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +23,9 @@ from vid2phys.errors import InputError
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
 from vid2phys.risp.training import distributed
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
+from vid2phys.risp.training.features import Features
 from vid2phys.risp.training.gradient_accumulation import Batch, GradientAccumulator, StepLoss
 from vid2phys.risp.training.muon import Muon
-
-if TYPE_CHECKING:
-    from vid2phys.risp.networks.model import Model
 
 Validate = Callable[[nn.Module], dict[str, float]]
 
@@ -100,14 +98,14 @@ class TrainingRun:
         device: torch's name of the device.
         reporter: Receiver of the progress.
         resume: Whether to continue from an existing checkpoint.
-        start: A model whose features both networks start from, or None.
+        start: Features that both networks start from, or None.
     """
 
     folder: Path
     device: str
     reporter: Reporter
     resume: bool = True
-    start: Model | None = None
+    start: Features | None = None
 
 
 @dataclass
