@@ -1,10 +1,10 @@
 """Shapes of a body that bends far, by amplitudes of its modes: rotations and strains, not displacements, are linear.
 
-Linear modes stretch a body that bends. Here the displacement gradient at each integration point, linear in the amplitudes, is
-split into a rotation and a strain. Each integration point turns by the exponential of its rotation, and the vertices follow by
-least squares, a Poisson equation (Huang, Tong, Zhou, Bao and Desbrun, "Interactive shape interpolation through
-controllable dynamic deformation", 2011). A slender bar then keeps its length, and its bending energy stays a quadratic
-form of the amplitudes.
+Linear modes stretch a body that bends. Here the displacement gradient at each integration point, linear in the
+amplitudes, is split into a rotation and a strain. Each point turns by the exponential of its rotation, and the vertices
+follow by least squares, a Poisson equation (Huang, Tong, Zhou, Bao and Desbrun, "Interactive shape interpolation
+through controllable dynamic deformation", 2011). A slender bar then keeps its length, and its bending energy stays a
+quadratic form of the amplitudes.
 
 The map from amplitudes to vertices is sampled once and replaced by polynomials (`BentShapes`), of which all
 derivatives are exact.
@@ -131,9 +131,9 @@ def rotated_shapes(body: TetBody, modes: Array) -> Callable[[Array], Array]:
 
     def shape(amplitudes: Array) -> Array:
         gradient = np.tensordot(amplitudes, of_modes, 1)
-        turn = 0.5 * (gradient - np.swapaxes(gradient, 1, 2))
-        strain = np.eye(3) + gradient - turn
-        vector = np.stack([turn[:, 2, 1], turn[:, 0, 2], turn[:, 1, 0]], axis=1)
+        skew = 0.5 * (gradient - np.swapaxes(gradient, 1, 2))
+        strain = np.eye(3) + gradient - skew
+        vector = np.stack([skew[:, 2, 1], skew[:, 0, 2], skew[:, 1, 0]], axis=1)
         deformed = geometry.matrix_from_rotvec(vector) @ strain
         parts = (gradients @ np.swapaxes(volumes[:, None, None] * deformed, 1, 2)).reshape(-1, 3)
         right = np.stack([np.bincount(nodes.ravel(), part, count) for part in parts.T], axis=1)

@@ -50,10 +50,16 @@ class Vibration:
     masses_kg: Array
     sag: Array
 
-    def softened(self, factor: float) -> Vibration:
-        """Return the vibration of the same body with `factor` times the stiffness and viscosity."""
-        scaled = factor * self.squares, factor * self.stiffness, factor * self.viscosity
-        return Vibration(self.modes, *scaled, self.masses_kg, self.sag / factor)
+    @property
+    def decays(self) -> Array:
+        """Return the rates [D] at which modes die away, 1/s for a viscosity of 1 Pa s."""
+        flat = self.modes.reshape(len(self.modes), -1)
+        return np.asarray(0.5 * np.diagonal(self.viscosity) / ((flat**2) @ np.repeat(self.masses_kg, 3)))
+
+    def scaled(self, stiffness: float, viscosity: float) -> Vibration:
+        """Return the vibration of the body with a multiple of its stiffness and its viscosity."""
+        changed = stiffness * self.squares, stiffness * self.stiffness, viscosity * self.viscosity
+        return Vibration(self.modes, *changed, self.masses_kg, self.sag / stiffness)
 
     def lowest(self, count: int) -> Vibration:
         """Return the `count` lowest of the modes."""
@@ -71,12 +77,12 @@ def vibration(body: TetBody, parameters: Array, count: int) -> Vibration:
     free = np.repeat(body.free, 3) > 0.0
     rows = np.flatnonzero(free)
     masses = np.repeat(body.masses(parameters), 3)
-    held = stiffness[rows][:, rows].tocsc()
-    solve = _solver(held)
-    squares, vectors = _lowest(held, solve, masses[rows], min(count, len(rows) - 2))
-    modes = np.zeros((len(squares), len(free)))
-    modes[:, rows] = vectors.T
-    modes = modes.reshape(len(squares), -1, 3)
+    inner = stiffness[rows][:, rows].tocsc()
+    solve = _solver(inner)
+    squares, vectors = _lowest(inner, solve, masses[rows], min(count, len(rows) - 2))
+    flat = np.zeros((len(squares), len(free)))
+    flat[:, rows] = vectors.T
+    modes: Array = flat.reshape(len(squares), -1, 3)
     largest = np.linalg.norm(modes, axis=2)
     peak = modes[np.arange(len(modes)), largest.argmax(axis=1)]
     sign = np.sign(peak[np.arange(len(modes)), np.abs(peak).argmax(axis=1)])
@@ -88,13 +94,8 @@ def vibration(body: TetBody, parameters: Array, count: int) -> Vibration:
     shape = np.zeros(len(free))
     shape[rows] = solve(weight[rows])
     by_mass = flat * masses
-    sag = np.linalg.solve(by_mass @ flat.T, by_mass @ shape)
+    sag = np.asarray(np.linalg.solve(by_mass @ flat.T, by_mass @ shape), dtype=float)
     return Vibration(modes, squares, reduced, flat @ (viscosity @ flat.T), masses[::3], sag)
-
-
-def first_square(body: TetBody, parameters: Array) -> float:
-    """Return the square of the lowest angular frequency, 1/s^2, for a Young's modulus of 1 Pa."""
-    return float(vibration(body, parameters, 1).squares[0])
 
 
 def largest_turns(body: TetBody, modes: Array) -> Array:

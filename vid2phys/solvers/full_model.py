@@ -1,11 +1,11 @@
 """A fit by a reduced body, corrected by the simulation of all its vertices.
 
-Purpose: rollouts of thousands of vertices are too slow for a descent, and amplitudes of a few modes leave something out.
+Purpose: rollouts of thousands of vertices are too slow for a descent, and a few modes leave something out.
 
-Method: manifold mapping in its simplest form (Bandler et al., "Space mapping: the state of the art", IEEE Trans. MTT
-2004). The full body is rolled out at the fitted start and parameters. The difference between its shapes and those of the
-reduced body is taken from the measurements, and the reduced body is fitted again. At the end the full body's own shapes
-explain the measurements.
+Method: output space mapping (Bandler et al., "Space mapping: the state of the art", IEEE Trans. MTT, 2004). The full
+body is rolled out at the fitted start and parameters. The difference between its shapes and those of the reduced body
+is taken from the measurements, and the reduced body is fitted again. At the end the full body's own shapes explain the
+measurements.
 
 Limits: where the full body cannot be rolled out, the fit stays that of the reduced body, and a note states so.
 """
@@ -26,7 +26,7 @@ from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Parameters
 
 _ROUNDS = 4
-_SETTLED = 0.1  # of the standard deviation of a parameter, by which it may still move
+_FINAL = 0.1  # of the standard deviation of a parameter, by which it may still move
 _LEAST = 1e-3  # relative change that never matters
 _SUBSTEPS = (2, 4, 8, 16)  # of a frame, tried one after the other; at least one a `_STEP_S`
 _STEP_S = 0.005
@@ -64,7 +64,7 @@ def corrected(
         moved = [_without(problem, each) for problem, each in zip(problems, defects, strict=True)]
         moved = [replace(each, parameters=before.parameters) for each in moved]
         current = solve_clips(moved, body, [one.start for one in current], shares=(1.0,))
-        if _settled(before, current[0]):
+        if _is_final(before, current[0]):
             break
     return Corrected(_moved(current, defects), _change(first, current[0].parameters), ())
 
@@ -119,13 +119,13 @@ def _moved(solutions: list[ConfigurationSolution], defects: list[Array] | None) 
     return [replace(one, states=one.states + off) for one, off in zip(solutions, defects, strict=True)]
 
 
-def _settled(before: ConfigurationSolution, after: ConfigurationSolution) -> bool:
+def _is_final(before: ConfigurationSolution, after: ConfigurationSolution) -> bool:
     """Return whether no fitted parameter moved by much."""
     step = np.abs(after.parameters.free_vector() - before.parameters.free_vector())
     size = np.maximum(np.abs(after.parameters.free_vector()), 1e-12)
     is_log = np.array([p.transform == "log" for p in after.parameters if p.free], dtype=bool)
     std = np.sqrt(np.maximum(np.diagonal(after.theta_covariance), 0.0))
-    return bool((step <= np.maximum(_SETTLED * std, _LEAST * np.where(is_log, 1.0, size))).all())
+    return bool((step <= np.maximum(_FINAL * std, _LEAST * np.where(is_log, 1.0, size))).all())
 
 
 def _change(before: Parameters, after: Parameters) -> dict[str, float]:

@@ -125,8 +125,8 @@ class IdentifyConfig(
     def with_system(self) -> IdentifyConfig:
         """Return the config with the default system of `body`, and with what is usually fitted of the system.
 
-        A primitive is `rigid_contact`, a robot `articulated`. The path of a file becomes absolute, so that the config of
-        a run can be used in another folder.
+        A primitive is `rigid_contact`, a robot `articulated`. The path of a file becomes absolute, so that the config
+        of a run can be used in another folder.
         """
         body = self.body
         if self.robot is not None or (self.volume is not None and Path(self.volume).exists()):

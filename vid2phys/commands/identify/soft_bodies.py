@@ -1,11 +1,11 @@
 """A clamped soft body in `identify`: reading it, where its fit begins, and the check by its full mesh.
 
-Method: the mesh is refined until its lowest frequency stands still, since E at a given frequency goes with its square.
+Method: the mesh is refined until its lowest frequency does not change, since E at a given one goes with its square.
 The body is reduced to a few modes (`engine.movable.clamped`) and tracked by its silhouette as robots are. The fit
 begins from free vibration (`solvers.vibration_start`), and the simulation of the full mesh corrects it
 (`solvers.full_model`).
 
-Limits: nothing but gravity drives the body, and its clamps stand still.
+Limits: nothing but gravity drives the body, and its clamps are static.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ import numpy as np
 
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.errors import UsageError
-from vid2phys.notes import doubt, warning
+from vid2phys.notes import warning
 
 if TYPE_CHECKING:
     from vid2phys.commands.progress import Progress
     from vid2phys.engine.movable.clamped import ClampedBody
-    from vid2phys.engine.systems._reduced import ReducedBody
+    from vid2phys.engine.systems._reduced import MeshError, ReducedBody
     from vid2phys.engine.systems.soft_body import SoftBody
     from vid2phys.solvers.configuration_shooting import ConfigurationSolution
     from vid2phys.solvers.problem import Problem
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
-    from vid2phys.types import Array, Parameters
+    from vid2phys.types import Array
 
 _STABLE, _HALVED = 0.01, 2.0  # change of E by a finer mesh, and how much smaller the next one is
 _MOST_VERTICES = 12_000  # of a mesh whose modes are found
-_NOT_REFINED = warning("the mesh is too fine to be refined: how far E depends on it is not known")
 _LEAST_DAMPING = 0.003  # where a fit of damping begins, as a share of the critical one
 _FASTEST = 200.0  # 1/s, of first rates over the limits of amplitudes
 _SWINGS = 0.25  # of the cost that a vibration leaves of that of a body at rest, at most
@@ -50,12 +49,14 @@ def read_soft_body(
     from vid2phys.commands.fit_parameters import check_given, listen
     from vid2phys.engine import systems
     from vid2phys.engine.movable.clamped import reduced_body
+    from vid2phys.engine.systems.soft_body import SoftBody
     from vid2phys.io.move import parse_move
 
     assert config.body is not None
     _check(config)
-    coarse, notes = listen(lambda: systems.from_file(config.system, Path(str(config.body)), config.mesh_units))
-    body = clamped(coarse, config.clamp, config.load)
+    whole, notes = listen(lambda: systems.from_file(config.system, Path(str(config.body)), config.mesh_units))
+    body = clamped(whole, config.clamp, config.load)
+    assert isinstance(body, SoftBody)
     if config.base is not None:
         body = body.placed(*parse_move(config.base, "--base"))
     check_given(body.parameters(), given, fit)
@@ -64,11 +65,11 @@ def read_soft_body(
                          "give --set poisson_ratio=..., such as 0.45 for rubber")  # fmt: skip
     if "density" not in (*given, *fit):
         value = body.parameters()["density"].value
-        notes = [*notes, warning(f"no density: {value:g} kg/m^3 is taken, and E and damping go with it; --set density=..."
-                                 )]  # fmt: skip
+        text = f"no density is given: {value:g} kg/m^3 is taken, and E and damping go with it; give --set density=..."
+        notes = [*notes, warning(text)]
     parameters = body.parameters().with_values(given).vector
-    softness, note = mesh_softness(body, parameters)
-    return reduced_body(body, parameters, softness), [*notes, note]
+    mesh, note = mesh_error(body, parameters)
+    return reduced_body(body, parameters, mesh), [*notes, note]
 
 
 def _check(config: IdentifyConfig) -> None:
@@ -84,54 +85,57 @@ def _check(config: IdentifyConfig) -> None:
         raise UsageError(f"--model {config.model} for --system {config.system}", "no model", "leave --model out")
 
 
-def mesh_softness(body: SoftBody, parameters: Array) -> tuple[float, str]:
-    """Return the stiffness of a body over that of its mesh, and a note on it.
+def mesh_error(body: SoftBody, parameters: Array) -> tuple[MeshError, str]:
+    """Return the errors of a body's mesh, and a note on them.
 
-    Meshes are refined until E moves by less than 1 %: at a given frequency, E goes with one over its square for 1 Pa.
-    The next mesh moves it by half as much at most, where clamps make stresses singular.
+    Meshes are refined until E, which at a given frequency goes with one over its square for 1 Pa, moves by less than
+    1 %. The next mesh moves it by half as much at most, where clamps make stresses singular.
     """
-    from vid2phys.engine.vibration import first_square
+    from vid2phys.engine.systems._reduced import MeshError
+    from vid2phys.engine.vibration import vibration
 
-    counts, squares, change = [len(body.rest_m)], [first_square(body, parameters)], 1.0
+    def stiffness_and_decay(each: SoftBody) -> tuple[float, float]:
+        found = vibration(each, parameters, 1)
+        return float(found.squares[0]), float(found.decays[0])
+
+    counts, found, change = [len(body.rest_m)], [stiffness_and_decay(body)], np.inf
     while abs(change) > _STABLE:
         body = body.refined()
         if len(body.rest_m) > _MOST_VERTICES:
-            text = (
-                f"the mesh with {counts[-1]} nodes is coarse, and was not refined further: E may be {change:+.0%} off"
-            )
-            return squares[-1] / squares[0], warning(text) if len(counts) > 1 else _NOT_REFINED
+            break
         counts.append(len(body.rest_m))
-        squares.append(first_square(body, parameters))
-        change = (squares[-2] / squares[-1] - 1.0) / _HALVED
-    total = squares[0] / squares[-1] - 1.0
-    text = f"E is {total:+.1%} of what the mesh of {counts[0]} nodes alone would give, by one with {counts[-1]} nodes"
-    return squares[-1] / squares[0], f"{text}; a finer mesh would move E by less than {max(abs(change), 0.001):.1%}"
+        found.append(stiffness_and_decay(body))
+        change = (found[-2][0] / found[-1][0] - 1.0) / _HALVED
+    if len(found) == 1:
+        return MeshError(1.0, 1.0, 0.0), warning("the mesh is too fine to be refined: what E owes to it is not known")
+    stiffness, viscosity = (found[-1][i] / found[0][i] for i in range(2))
+    text = (
+        f"E is {1.0 / stiffness - 1.0:+.1%} from what the mesh of {counts[0]} nodes gives, by one of {counts[-1]} nodes"
+    )
+    text = f"{text}; finer ones may move it by {abs(change):.1%}, which the intervals hold"
+    return MeshError(stiffness, viscosity, abs(change)), text if abs(change) <= _STABLE else warning(text)
 
 
 def begin(problem: Problem, body: ClampedBody, tracked: ConfigurationTrack) -> tuple[Problem, Array, list[str]]:
     """Return the problem with E and damping of the nearest free vibration, amplitudes and rates at the first frame
     [2 D], and notes."""
-    from vid2phys.solvers.vibration_start import vibration_start
+    from vid2phys.solvers.vibration_start import Known, vibration_start
 
     found, parameters = body.system.vibration, problem.parameters
-    flat = found.modes.reshape(len(found.modes), -1)
-    masses = (flat**2) @ np.repeat(found.masses_kg, 3)
-    decays = 0.5 * np.diagonal(found.viscosity) / masses
-    gravity = parameters["gravity"].value
-    variances = np.einsum("tii->ti", tracked.covariance)
     known = {name: None if parameters[name].free else parameters[name].value for name in ("young_modulus", "damping")}
+    variances = np.einsum("tii->ti", tracked.covariance)
     start = vibration_start(
-        problem.observation.times_s, tracked.configurations, variances, found.squares, decays, gravity * found.sag,
-        known["young_modulus"], known["damping"],
+        problem.observation.times_s, tracked.configurations, variances, found, parameters["gravity"].value,
+        Known(**known),
     )  # fmt: skip
-    critical = float(np.sqrt(start.young_modulus * found.squares[0]) / decays[0])
+    critical = float(np.sqrt(start.young_modulus * found.squares[0]) / found.decays[0])
     values = {"young_modulus": start.young_modulus, "damping": max(start.damping, _LEAST_DAMPING * critical)}
     values = {
         name: float(np.clip(value, parameters[name].lower, parameters[name].upper))
         for name, value in values.items()
         if parameters[name].free
     }
-    notes = []
+    notes = list[str]()
     if start.cost > _SWINGS * start.still:
         notes.append(
             warning("the body hardly swings: E follows from its sag alone, and damping is not determined; let it go")
@@ -147,7 +151,15 @@ def checked(
     from vid2phys.solvers.full_model import corrected
 
     found = corrected(problems, body, solutions, lambda number: progress(f"simulating the full mesh, round {number}"))
+    found = replace(found, solutions=[_with_mesh_error(one, body.system.mesh.std) for one in found.solutions])
     if found.notes:
         return found.solutions, list(found.notes)
     moved = ", ".join(f"{name} by {share:+.1%}" for name, share in found.moved.items())
     return found.solutions, [f"the full mesh of {len(body.system.full.rest_m)} nodes moved {moved or 'nothing'}"]
+
+
+def _with_mesh_error(found: ConfigurationSolution, std: float) -> ConfigurationSolution:
+    """Return a fit whose E and damping, as logarithms, may be off by `std` beside what the clip leaves open."""
+    names = found.parameters.free_names
+    of_mesh = np.diag([std**2 if name in ("young_modulus", "damping") else 0.0 for name in names])
+    return replace(found, theta_covariance=found.theta_covariance + of_mesh)

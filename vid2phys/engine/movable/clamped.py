@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.bent_shapes import bent_shapes
 from vid2phys.engine.movable.body import ArticulatedBody, CameraRange, bounding_sphere
-from vid2phys.engine.systems._reduced import ReducedBody
+from vid2phys.engine.systems._reduced import EXACT, MeshError, ReducedBody
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.vibration import Vibration, largest_turns, vibration
 from vid2phys.types import Array
@@ -26,17 +26,17 @@ _SAMPLES = 200  # of shapes, for the workspace
 _ROUNDS = 6  # of Gauss-Newton
 
 
-def reduced_body(full: SoftBody, parameters: Array, softness: float = 1.0) -> ReducedBody:
+def reduced_body(full: SoftBody, parameters: Array, mesh: MeshError = EXACT) -> ReducedBody:
     """Return a clamped body by its lowest modes, for parameters [P] of which E and damping do not matter.
 
-    softness: stiffness of the body over that of its mesh. Raises InputError where clamps leave the body free to move.
+    mesh: errors of the body's mesh. Raises InputError where clamps leave the body free to move.
     """
     found = vibration(full, parameters, _MOST_MODES)
     ratio = np.sqrt(found.squares / found.squares[0])
     kept = max(_LEAST_MODES, int((ratio < _FASTEST).sum()))
     found = found.lowest(min(kept, len(ratio)))
     shapes = bent_shapes(full, found.modes, amplitude_limits(full, found))
-    return ReducedBody(full, found.softened(softness), shapes, softness)
+    return ReducedBody(full, found.scaled(mesh.stiffness, mesh.viscosity), shapes, mesh)
 
 
 def amplitude_limits(full: SoftBody, found: Vibration) -> Array:

@@ -2,9 +2,9 @@
 
 Purpose: fits of a body of thousands of vertices to a clip, in which it moves in a few ways.
 
-Method: Lagrange's equations on the shapes of `engine.bent_shapes`. The elastic energy is the quadratic form of the modes
-at rest, since rotations and strains of these shapes are linear in the amplitudes: for a slender bar this is Galerkin's
-method for the elastica.
+Method: Lagrange's equations on the shapes of `engine.bent_shapes`. The elastic energy is the quadratic form of the
+modes at rest, since rotations and strains of these shapes are linear in the amplitudes. For a slender bar this is
+Galerkin's method for the elastica.
 
 Limits: strains are small, rotations are not; what the left-out modes do is left out. `solvers.full_model` compares
 with all vertices.
@@ -13,7 +13,7 @@ with all vertices.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,18 @@ _LEAST_DAMPING = 1e-6  # Pa s
 _RANGE = 2.0  # times the limits, beyond which polynomials mean nothing
 
 
+@dataclass(frozen=True)
+class MeshError:
+    """Stiffness and viscosity of a body over those of its mesh; std: of both, what finer meshes may still change."""
+
+    stiffness: float
+    viscosity: float
+    std: float
+
+
+EXACT = MeshError(1.0, 1.0, 0.0)
+
+
 class ReducedBody(FlatSystem):
     """A clamped `SoftBody` by D mode amplitudes.
 
@@ -49,9 +61,9 @@ class ReducedBody(FlatSystem):
     control_inertia: tuple[str, ...] = ()
     control_groups: tuple[str, ...] = ()
 
-    def __init__(self, full: SoftBody, vibration: Vibration, shapes: BentShapes, softness: float = 1.0) -> None:
-        """full: with its modes and shapes. softness: what its mesh, which is too stiff, has to be scaled by."""
-        self.full, self.vibration, self.shapes, self.softness = full, vibration, shapes, softness
+    def __init__(self, full: SoftBody, vibration: Vibration, shapes: BentShapes, mesh: MeshError = EXACT) -> None:
+        """full: with its modes and shapes. mesh: its errors, which `vibration` has no more."""
+        self.full, self.vibration, self.shapes, self.mesh = full, vibration, shapes, mesh
         self.surface = full.surface
         size = shapes.powers.shape[1]
         amplitudes = tuple(f"mode_{i + 1}_m" for i in range(size))
@@ -121,8 +133,8 @@ class ReducedBody(FlatSystem):
 
     def full_parameters(self, parameters: Array) -> Array:
         """Return parameters [P] with which `full`, on its mesh, is as stiff as this body with those given."""
-        scale = [self.softness if name in ("young_modulus", "damping") else 1.0 for name in self.parameters().names]
-        return np.asarray(np.array(scale) * parameters)
+        scale = {"young_modulus": self.mesh.stiffness, "damping": self.mesh.viscosity}
+        return np.asarray(np.array([scale.get(name, 1.0) for name in self.parameters().names]) * parameters)
 
     def full_motion(self, state: Array) -> tuple[Array, Array]:
         """Return positions [V, 3] m and velocities [V, 3] m/s of all vertices for one state [2 D], without polynomials'

@@ -122,7 +122,7 @@ class SoftBody(TetBody):
         nodes, tets = self.rest_m, self.elements
         if not self.quadratic:
             nodes, of_tets = quadratic_nodes(*self.given)
-            tets = eighths(of_tets)
+            tets = eighths(nodes, of_tets)
         finer = SoftBody(nodes, tets, elements="quadratic" if self.quadratic else "linear", moduli=self.moduli,
                          values=self._values)  # fmt: skip
         loaded = np.flatnonzero(self.load_shares) if self.added_kg.any() else None
