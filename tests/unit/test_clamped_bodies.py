@@ -169,3 +169,13 @@ def test_measured_shapes_are_found_again(clamped: tuple[ClampedBody, Parameters]
     full = np.stack([body.system.full.state(body.system.shapes.vertices(q), body.system.shapes.jacobian(q) @ (2.0 * q))
                      for q in at])  # fmt: skip
     np.testing.assert_allclose(body.nearest_states(full, 0.8 * at), states, atol=1e-5)
+
+
+def test_a_load_at_the_tip_slows_a_bar_as_rayleigh_has_it() -> None:
+    vertices, tets = box_tets(SIZE_M, (6, 1, 1))
+    clamps, tip = np.flatnonzero(vertices[:, 0] == 0.0), np.flatnonzero(vertices[:, 0] == SIZE_M[0])
+    load, mass = 0.2, DENSITY * AREA * SIZE_M[0]
+    body = SoftBody(vertices, tets).with_clamps(clamps, tip, load)
+    found = vibration(body, body.parameters().with_values(FALLING).vector, 1)
+    expected = 3.0 * YOUNG * INERTIA / (SIZE_M[0] ** 3 * (load + 33.0 / 140.0 * mass))
+    assert YOUNG * found.squares[0] == pytest.approx(expected, rel=0.02)
