@@ -11,7 +11,7 @@ from tests import bending_bar
 from tests.bending_bar import AREA, DECAY, DENSITY, GRAVITY, INERTIA, PLACE_M, RATE, SIZE_M, YOUNG
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.inputs import read_inputs
-from vid2phys.commands.identify.soft_bodies import mesh_error
+from vid2phys.commands.identify.soft_bodies import mesh_to_fit
 from vid2phys.engine.bent_shapes import rotated_shapes
 from vid2phys.engine.movable.clamped import ClampedBody, reduced_body
 from vid2phys.engine.rollout import simulate
@@ -111,9 +111,10 @@ def test_vibration_shows_modulus_and_damping(clamped: tuple[ClampedBody, Paramet
 
 def test_a_coarse_mesh_is_corrected_by_a_finer_one() -> None:
     body, parameters = bar((2, 1, 1))
-    found, note = mesh_error(body, parameters.vector)
+    used, found, note = mesh_to_fit(body, parameters.vector)
+    assert len(used.rest_m) == len(body.refined().rest_m)
     finest, _ = bar((12, 2, 2))
-    coarse, fine = (vibration(each, parameters.vector, 1) for each in (body, finest))
+    coarse, fine = (vibration(each, parameters.vector, 1) for each in (used, finest))
     assert found.stiffness == pytest.approx(fine.squares[0] / coarse.squares[0], rel=0.005)
     assert found.viscosity == pytest.approx(fine.decays[0] / coarse.decays[0], rel=0.005)
     assert 0.0 < found.std < 0.01

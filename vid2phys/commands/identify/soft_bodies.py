@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array
 
 _STABLE, _HALVED = 0.01, 2.0  # change of E by a finer mesh, and how much smaller the next one is
-_MOST_VERTICES = 12_000  # of a mesh whose modes are found
+_MOST_VERTICES, _MOST_ROLLED = 12_000, 800  # of a mesh whose modes are found, and of one that is simulated
 _LEAST_DAMPING = 0.003  # where a fit of damping begins, as a share of the critical one
 _FASTEST = 200.0  # 1/s, of first rates over the limits of amplitudes
 _SWINGS = 0.25  # of the cost that a vibration leaves of that of a body at rest, at most
@@ -68,8 +68,8 @@ def read_soft_body(
         text = f"no density is given: {value:g} kg/m^3 is taken, and E and damping go with it; give --set density=..."
         notes = [*notes, warning(text)]
     parameters = body.parameters().with_values(given).vector
-    mesh, note = mesh_error(body, parameters)
-    return reduced_body(body, parameters, mesh), [*notes, note]
+    finer, mesh, note = mesh_to_fit(body, parameters)
+    return reduced_body(finer, parameters, mesh), [*notes, note]
 
 
 def _check(config: IdentifyConfig) -> None:
@@ -85,35 +85,36 @@ def _check(config: IdentifyConfig) -> None:
         raise UsageError(f"--model {config.model} for --system {config.system}", "no model", "leave --model out")
 
 
-def mesh_error(body: SoftBody, parameters: Array) -> tuple[MeshError, str]:
-    """Return the errors of a body's mesh, and a note on them.
+def mesh_to_fit(body: SoftBody, parameters: Array) -> tuple[SoftBody, MeshError, str]:
+    """Return the body on the mesh that is simulated, its errors, and a note on them.
 
     Meshes are refined until E, which at a given frequency goes with one over its square for 1 Pa, moves by less than
-    1 %. The next mesh moves it by half as much at most, where clamps make stresses singular.
+    1 %. The next mesh moves it by half as much at most, where clamps make stresses singular. Simulated is the coarsest
+    mesh whose E is within 1 % of that of the finest, as far as it has few enough nodes.
     """
     from vid2phys.engine.systems._reduced import MeshError
     from vid2phys.engine.vibration import vibration
 
-    def stiffness_and_decay(each: SoftBody) -> tuple[float, float]:
-        found = vibration(each, parameters, 1)
-        return float(found.squares[0]), float(found.decays[0])
-
-    counts, found, change = [len(body.rest_m)], [stiffness_and_decay(body)], np.inf
+    meshes, found, change = [body], [vibration(body, parameters, 1)], np.inf
     while abs(change) > _STABLE:
-        body = body.refined()
-        if len(body.rest_m) > _MOST_VERTICES:
+        finer = meshes[-1].refined()
+        if len(finer.rest_m) > _MOST_VERTICES:
             break
-        counts.append(len(body.rest_m))
-        found.append(stiffness_and_decay(body))
-        change = (found[-2][0] / found[-1][0] - 1.0) / _HALVED
+        meshes.append(finer)
+        found.append(vibration(finer, parameters, 1))
+        change = float(found[-2].squares[0] / found[-1].squares[0] - 1.0) / _HALVED
     if len(found) == 1:
-        return MeshError(1.0, 1.0, 0.0), warning("the mesh is too fine to be refined: what E owes to it is not known")
-    stiffness, viscosity = (found[-1][i] / found[0][i] for i in range(2))
-    text = (
-        f"E is {1.0 / stiffness - 1.0:+.1%} from what the mesh of {counts[0]} nodes gives, by one of {counts[-1]} nodes"
-    )
+        note = warning("the mesh is too fine to be refined: what E owes to it is not known")
+        return body, MeshError(1.0, 1.0, 0.0), note
+    moved = [float(each.squares[0] / found[-1].squares[0]) - 1.0 for each in found]
+    counts, used = [len(mesh.rest_m) for mesh in meshes], 0
+    while abs(moved[used]) > _STABLE and counts[used + 1] <= _MOST_ROLLED:
+        used += 1
+    stiffness = float(found[-1].squares[0] / found[used].squares[0])
+    mesh = MeshError(stiffness, float(found[-1].decays[0] / found[used].decays[0]), abs(change))
+    text = f"E is {moved[0]:+.1%} from what the mesh of {counts[0]} nodes gives, by one of {counts[-1]} nodes"
     text = f"{text}; finer ones may move it by {abs(change):.1%}, which the intervals hold"
-    return MeshError(stiffness, viscosity, abs(change)), text if abs(change) <= _STABLE else warning(text)
+    return meshes[used], mesh, text if abs(change) <= _STABLE else warning(text)
 
 
 def begin(problem: Problem, body: ClampedBody, tracked: ConfigurationTrack) -> tuple[Problem, Array, list[str]]:
@@ -151,15 +152,20 @@ def checked(
     from vid2phys.solvers.full_model import corrected
 
     found = corrected(problems, body, solutions, lambda number: progress(f"simulating the full mesh, round {number}"))
-    found = replace(found, solutions=[_with_mesh_error(one, body.system.mesh.std) for one in found.solutions])
+    errors = {name: float(np.hypot(share, body.system.mesh.std)) for name, share in found.moved.items()}
+    found = replace(found, solutions=[_with_model_errors(one, errors) for one in found.solutions])
     if found.notes:
         return found.solutions, list(found.notes)
     moved = ", ".join(f"{name} by {share:+.1%}" for name, share in found.moved.items())
     return found.solutions, [f"the full mesh of {len(body.system.full.rest_m)} nodes moved {moved or 'nothing'}"]
 
 
-def _with_mesh_error(found: ConfigurationSolution, std: float) -> ConfigurationSolution:
-    """Return a fit whose E and damping, as logarithms, may be off by `std` beside what the clip leaves open."""
+def _with_model_errors(found: ConfigurationSolution, errors: dict[str, float]) -> ConfigurationSolution:
+    """Return a fit whose E and damping, as logarithms, may be off by `errors` beside what the clip leaves open.
+
+    Two models of one body differ by what each of them leaves out: by how much the full mesh moved a value is one
+    standard deviation.
+    """
     names = found.parameters.free_names
-    of_mesh = np.diag([std**2 if name in ("young_modulus", "damping") else 0.0 for name in names])
-    return replace(found, theta_covariance=found.theta_covariance + of_mesh)
+    more = np.diag([errors.get(name, 0.0) ** 2 if name in ("young_modulus", "damping") else 0.0 for name in names])
+    return replace(found, theta_covariance=found.theta_covariance + more)
