@@ -203,6 +203,17 @@ def add_mover(mover: Mover, frames: int, fps: float, shutter: float) -> Any:
     return thing
 
 
+def add_shape(vertices: Array, faces: Any, surface: Surface) -> Any:
+    """Add a mesh of one surface where its vertices [V, 3] are. Return the object, for `reshape`."""
+    return _add_mesh(vertices, faces, np.zeros(len(faces), np.int64), (surface,))
+
+
+def reshape(thing: Any, vertices: Array) -> None:
+    """Move the vertices [V, 3] of a mesh, m."""
+    thing.data.vertices.foreach_set("co", np.asarray(vertices, np.float32).ravel())
+    thing.data.update()
+
+
 def _animate(thing: Any, motion: Motion, frames: int, fps: float, shutter: float) -> None:
     offsets = [-0.5 * shutter, 0.0, 0.5 * shutter] if shutter else [0.0]
     keys = np.array([k + offset for k in range(frames) for offset in offsets])
@@ -259,7 +270,11 @@ def changed_box(movers: list[Mover], room: Room, lights: tuple[Light, ...], lens
     for mover in movers:
         for place, quat in zip(*mover.motion.at(times_s), strict=True):
             points.append(mover.corners() @ Rotation.from_quat(quat, scalar_first=True).as_matrix().T + place)
-    body = np.concatenate(points)
+    return box_around(np.concatenate(points), room, lights, lens)
+
+
+def box_around(body: Array, room: Room, lights: tuple[Light, ...], lens: Lens) -> Box | None:
+    """Return left, top, right, bottom [px] of points [N, 3] and of their shadows on floor and wall; None if unseen."""
     shadows = [_shadow(body, corner, room) for light in lights for corner in _corners(light)]
     pixels, depth = lens.project(np.concatenate([body, *shadows]))
     pixels = pixels[depth > 0.05]

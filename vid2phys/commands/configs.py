@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped
 
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 GAMMA = 1.0
@@ -49,20 +49,36 @@ class FilmedBodyOptions(MeshOptions):
     """The body in a clip or an image: its mesh or a primitive, and the system that moves it."""
 
     body: str | None = None
-    """In place of a mesh: a primitive (ball:d=66mm, box:120x80x50mm ...), or a robot (URDF or MJCF)."""
+    """In place of a mesh: a primitive (ball:d=66mm, box:120x80x50mm ...), a robot (URDF, MJCF), or tets (.msh)."""
     system: str = DEFAULT_SYSTEM
     """Physical system that a camera follows; `vid2phys systems` states which."""
 
     @property
     def shape(self) -> str | Path | None:
-        """Return the mesh's path or the primitive; None for a robot, and for a system that has a mesh of its own."""
-        return self.mesh if self.mesh is not None or self.robot is not None else self.body
+        """Return the mesh's path or the primitive; None for a robot or a volume, and for a system with its own mesh."""
+        own = self.robot is not None or self.volume is not None
+        return self.mesh if self.mesh is not None or own else self.body
 
     @property
     def robot(self) -> str | None:
         """Return `body` where it is the file of a robot."""
         is_file = self.body is not None and Path(self.body).suffix.lower() in ROBOTS
         return self.body if is_file else None
+
+    @property
+    def volume(self) -> str | None:
+        """Return `body` where the system is made of tets that fill it."""
+        return self.body if self.body is not None and is_clamped(self.system) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClampOptions(Options):
+    """How a body of tets is held."""
+
+    clamp: tuple[str, ...] = ()
+    """Where a body of tets is held, in m: 'x<0.005,x>0.1'."""
+    load: str | None = None
+    """A known mass on it, kg and where: '0.052@x>0.095'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +102,7 @@ class CameraOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BodyOptions(ValueOptions):
+class BodyOptions(ClampOptions, ValueOptions):
     """A system that may be made of a user's own body, and what drives it."""
 
     system: str = field(metadata={"argument": True})
@@ -95,10 +111,6 @@ class BodyOptions(ValueOptions):
     """Your own body: a file (mesh, tets or robot, by the system), or a primitive: ball:d=66mm ..."""
     body_units: str = "m"
     """Units of the body: m, cm or mm."""
-    clamp: tuple[str, ...] = ()
-    """Where a body of tets is held, in m: 'x<0.005,x>0.1'."""
-    load: str | None = None
-    """A known mass on it, kg and where: '0.052@x>0.095'."""
     actions: Path | None = field(default=None, metadata={"replaces": "hold"})
     """CSV of recorded actions."""
     hold: bool = False

@@ -35,6 +35,13 @@ def is_free(name: str, command: str) -> bool:
     return not has_own_mesh(name, command) and not is_on_hinge(systems.get(name))
 
 
+def is_clamped(name: str) -> bool:
+    """Return whether a camera sees the system called `name` as a body of tets that the user gives and clamps."""
+    from vid2phys.engine import systems
+
+    return name in systems.available() and systems.get(name).capabilities.observed_as == "clamped"
+
+
 def is_on_hinge(system: System) -> bool:
     """Return whether a camera sees the system as a body on a hinge."""
     return system.capabilities.observed_as == "hinge"
@@ -59,6 +66,8 @@ def own_mesh(system: System, command: str) -> bool:
     if seen == "hinge" and command != "identify":
         got = f"`{command}` of '{system.name}', a body on a hinge"
         raise UsageError(got, "`identify`, which tracks it without training", "use `vid2phys identify`")
+    if seen == "clamped" and command != "identify":
+        raise _refused(system, command)
     if seen not in ("rigid", "hinge") and system.surface is None:
         raise UsageError(
             f"--system {system.name}, which is declared to be seen by its {seen}", "a `surface` of its own"
@@ -134,7 +143,8 @@ def _is_rigid(system: System) -> bool:
 def _refused(system: System, command: str) -> UsageError:
     """Return the error for a system that `command` cannot use: purpose, what would serve, the alternative."""
     can = system.capabilities
-    got = f"`{command}` of '{system.name}' ({purpose(system)}): {can.reason}"
+    reason = can.reason if can.observed_as is None else "`identify` alone follows it, clamped and without a model"
+    got = f"`{command}` of '{system.name}' ({purpose(system)}): {reason}"
     example = next(iter(system.parameters().names), "PARAMETER")
     recorded = f"`vid2phys fit-recording {system.name} states.csv --fit {example}` for recorded states"
     remedy = can.alternative or f"{system.name} is simulated and fitted to recordings only: use {recorded}"

@@ -15,16 +15,13 @@ from vid2phys.types import Array
 
 Indices = NDArray[np.int64]
 EDGES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))  # of a tet; node 4 + i is in the middle of edge i
-_EIGHTHS = (
-    (0, 4, 5, 6),
-    (4, 1, 7, 8),
-    (5, 7, 2, 9),
-    (6, 8, 9, 3),
-    (4, 9, 5, 6),
-    (4, 9, 6, 8),
-    (4, 9, 8, 7),
-    (4, 9, 7, 5),
+_CORNERS = ((0, 4, 5, 6), (4, 1, 7, 8), (5, 7, 2, 9), (6, 8, 9, 3))  # of a quadratic tet, and its middle
+_MIDDLES = (
+    ((4, 9, 5, 6), (4, 9, 6, 8), (4, 9, 8, 7), (4, 9, 7, 5)),
+    ((5, 8, 6, 4), (5, 8, 9, 6), (5, 8, 7, 9), (5, 8, 4, 7)),
+    ((6, 7, 4, 5), (6, 7, 5, 9), (6, 7, 9, 8), (6, 7, 8, 4)),
 )
+_EIGHTHS = np.array([(*_CORNERS, *middle) for middle in _MIDDLES])  # by the diagonal that its middle is divided along
 _GAUSS = 0.58541019662496845  # the largest barycentric coordinate of each of four points (Keast, 1986)
 QUADRATIC_SHARES = np.array([1 / 36] * 4 + [4 / 27] * 6)
 """Share of a quadratic tet's mass at each of its nodes (Hinton, Rock and Zienkiewicz, 1976)."""
@@ -111,9 +108,15 @@ def quadratic_nodes(vertices: Array, tets: Indices) -> tuple[Array, Indices]:
     return nodes, np.concatenate([tets, len(vertices) + middle.reshape(-1, 6)], axis=1)
 
 
-def eighths(tets: Indices) -> Indices:
-    """Return the eight linear tets [8 T, 4] that each of the quadratic tets [T, 10] is divided into by its nodes."""
-    return np.asarray(tets[:, _EIGHTHS].reshape(-1, 4))
+def eighths(nodes: Array, tets: Indices) -> Indices:
+    """Return the eight linear tets [8 T, 4] that nodes [N, 3] divide each of the quadratic tets [T, 10] into.
+
+    The octahedron in the middle is divided along its shortest diagonal, so that tets keep their shape (Bey,
+    "Tetrahedral grid refinement", 1995).
+    """
+    ends = nodes[tets[:, [[4, 9], [5, 8], [6, 7]]]]
+    shortest = np.linalg.norm(ends[:, :, 1] - ends[:, :, 0], axis=2).argmin(axis=1)
+    return np.asarray(tets[np.arange(len(tets))[:, None, None], _EIGHTHS[shortest]].reshape(-1, 4))
 
 
 def quadratic_gradients(gradients: Array) -> Array:

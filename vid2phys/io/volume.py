@@ -141,7 +141,14 @@ def _used(path: Path, points: Array, elements: Indices) -> tuple[Array, Indices]
 
 
 def _fill(path: Path, vertices: Array, faces: Indices) -> tuple[Array, Indices]:
-    """Return tets inside a surface by fTetWild (Hu et al., SIGGRAPH 2020). Raises InputError if it is not installed."""
+    """Return tets inside a surface by fTetWild (Hu et al., SIGGRAPH 2020). Raises InputError if it is not installed,
+    and for an open surface."""
+    edges = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    places = np.unique(vertices, axis=0, return_inverse=True)[1].reshape(-1)  # STL has corners of its own in each face
+    sides = np.unique(np.sort(places[edges], axis=1), axis=0, return_counts=True)[1]
+    if (sides == 1).any():
+        got = f"'{path}' is an open surface ({int((sides == 1).sum())} edges of one triangle alone)"
+        raise InputError(got, "a closed surface, or tets", "close it, or use cloth for a sheet")
     try:
         import pytetwild
     except ImportError:

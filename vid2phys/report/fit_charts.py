@@ -31,6 +31,8 @@ def trajectory_chart(result: Result, system: System) -> Chart:
         panels = _joint_panels(result, tuple(system.robot.joint_names))
     elif system.capabilities.observed_as == "hinge":
         panels = _joint_panels(result, system.state_names[:1])
+    elif system.capabilities.observed_as == "clamped":
+        panels = _joint_panels(result, system.state_names[: len(system.state_names) // 2])
     else:
         positions, quats = system.body_pose(result.trajectory.states)
         stated = result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]

@@ -128,7 +128,7 @@ def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: flo
     keep = np.exp(-_FILTER_STEP_S / max(lag_s, 1e-6))
     filtered, _ = lfilter([1.0 - keep], [1.0, -keep], samples, axis=0, zi=keep * samples[:1])
     integral = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(filtered, axis=0)]) * _FILTER_STEP_S
-    at_knots = np.stack([np.interp(knots.times_s, fine, column) for column in integral.T], axis=1)
+    at_knots = _interpolated(knots.times_s, fine, integral)
     return np.diff(at_knots, axis=0) / knots.step_s[:, None]
 
 
@@ -168,4 +168,10 @@ def _hold_integral(actions: Actions, times_s: Array) -> Array:
     cumulative = np.vstack(
         [np.zeros(actions.values.shape[1]), np.cumsum(np.diff(ends)[:, None] * actions.values, axis=0)]
     )
-    return np.stack([np.interp(times_s, ends, column) for column in cumulative.T], axis=1)
+    return _interpolated(times_s, ends, cumulative)
+
+
+def _interpolated(times_s: Array, known_s: Array, values: Array) -> Array:
+    """Return values [N, M] at known times at other times, [T, M]; M may be zero."""
+    none = np.empty((len(times_s), 0))
+    return np.column_stack([none, *(np.interp(times_s, known_s, column) for column in values.T)])

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions, is_auto
+from vid2phys.commands.configs import ClampOptions, FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, takes_actions, usually_fitted
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, takes_actions, usually_fitted
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.tracking.hint import Hint
 
@@ -63,7 +63,7 @@ class TrackOptions(Options):
     model: Path | None = None
     """Model folder, or `none` to track by the silhouette (default: a model that fits the mesh, else `none`)."""
     base: str | None = None
-    """Pose of a robot's base in the world: z:90 (deg), shift:0:0:0.4 (m) ... (default: as in its file)."""
+    """Pose of a robot or a soft body in the world: z:90 (deg), shift:0:0:0.4 (m) ... (default: as in its file)."""
     observation: Path | None = None
     """Keypoints of another tracker (CSV), or observation.npz, in place of the network."""
     body_points: Path | None = None
@@ -111,8 +111,13 @@ class OutputOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, FilmedBodyOptions):
-    """The options of `vid2phys identify`. `shape` is None for a system on a known base (a hand, a rod, a robot)."""
+class IdentifyConfig(
+    OutputOptions, FitOptions, TrackOptions, ValueOptions, ClampOptions, ClipOptions, FilmedBodyOptions
+):
+    """The options of `vid2phys identify`. `shape` is None for a system on a known base.
+
+    That is a hand, a rod, a robot, or a clamped soft body.
+    """
 
     command: ClassVar[str] = "identify"
 
@@ -124,10 +129,12 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
     def with_system(self) -> IdentifyConfig:
         """Return the config with the default system of `body`, and with what is usually fitted of the system.
 
-        A primitive is `rigid_contact`, a robot `articulated`. The path of a robot's file becomes absolute, so that
-        the config of a run can be used in another folder.
+        A primitive is `rigid_contact`, a robot `articulated`. The path of a file becomes absolute, so that the config
+        of a run can be used in another folder.
         """
-        body = self.body if self.robot is None else str(Path(self.robot).resolve())
+        body = self.body
+        if self.robot is not None or (self.volume is not None and Path(self.volume).exists()):
+            body = str(Path(str(self.body)).resolve())
         system = self.system
         if self.body is not None and system == DEFAULT_SYSTEM:
             system = "rigid_contact" if self.robot is None else "articulated"
@@ -179,8 +186,9 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         self._check_solver()
         self._check_loss()
         self._check_cues()
-        if self.base is not None and self.robot is None:
-            raise UsageError(f"--base {self.base} without a robot", "--body with a URDF or MJCF file", "leave it out")
+        if self.base is not None and self.robot is None and self.volume is None:
+            expected = "--body with a robot's or a soft body's file"
+            raise UsageError(f"--base {self.base} without a robot", expected, "leave it out")
         if "base" in self.fit and self.robot is not None and len(self.clips) > 1:
             got = f"--fit base with {len(self.clips)} clips"
             raise UsageError(got, "one clip", "fit the base to one clip, then give --base for all")
@@ -189,9 +197,24 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):
             got = f"--solver {self.method} without --actions"
             raise UsageError(got, "recorded actions", "use --solver smoothing")
+        self._check_volume()
         self._check_observation()
         self._check_camera()
         self._check_hints()
+
+    def _check_volume(self) -> None:
+        """Check a soft body and its clamps."""
+        clamped = is_clamped(self.system)
+        if clamped and self.mesh is not None:
+            expected = "--body with a volume: tets, or a closed surface"
+            raise UsageError(f"--mesh for --system {self.system}", expected, f"give --body {self.mesh}")
+        if clamped and self.body is None:
+            raise UsageError(
+                f"no --body for --system {self.system}", "tets, or a closed surface", "give --body bar.msh"
+            )
+        if (self.clamp or self.load) and not clamped:
+            got = f"--clamp or --load for --system {self.system}"
+            raise UsageError(got, "a body of tets: soft_body", "leave them out")
 
     def _check_solver(self) -> None:
         if self.method not in SOLVERS:

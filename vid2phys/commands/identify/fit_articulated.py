@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.commands.identify import soft_bodies
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import SURE_QUALITY, enough
 from vid2phys.commands.identify.hinges import begin_swing, unlike_mesh
@@ -58,6 +59,7 @@ def estimate(
     to fit (`measured_motion`). With `options.refine`, frames are detected again from the fitted motion
     (`reinitialise`), unless the body was tracked without a model.
     """
+    from vid2phys.engine.movable.clamped import ClampedBody
     from vid2phys.solvers import configuration_shooting, measurements
     from vid2phys.solvers.configuration_shooting import SHARES
 
@@ -71,6 +73,12 @@ def estimate(
         started = {g: begin_swing(problems[g], tracks[g]) for g in begun}
         problems = [started[g][0] if g in started else problem for g, problem in enumerate(problems)]
         begun, shares = {g: start for g, (_, start) in started.items()}, SHARES[-1:]
+    remarks: list[str] = []
+    if isinstance(body, ClampedBody):
+        found = {g: soft_bodies.begin(problems[g], body, tracks[g]) for g in begun}
+        problems = [found[g][0] if g in found else problem for g, problem in enumerate(problems)]
+        begun, shares = {g: start for g, (_, start, _) in found.items()}, SHARES[-2:]
+        remarks = [line for _, _, lines in found.values() for line in lines]
     results = {g: _lost(problems[g], tracks[g]) for g in range(len(problems)) if g not in begun}
     if is_measured(several):
         results |= {g: measured_motion(several[g], tracks[g]) for g in begun}
@@ -80,6 +88,9 @@ def estimate(
         solutions = configuration_shooting.solve_clips(
             [problems[g] for g in begun], body, list(begun.values()), shares=shares
         )
+        if isinstance(body, ClampedBody):
+            solutions, lines = soft_bodies.checked([problems[g] for g in begun], body, solutions, progress)
+            remarks += lines
         if options.refine and several[0].model is not None:
             progress("re-initialising")
             shown = [Shown.of(several[g], body) for g in begun]
@@ -90,7 +101,8 @@ def estimate(
         unknowns = sum(len(start) for start in begun.values()) + len(problems[0].parameters.free_names)
         freedom = max(1.0, seen - unknowns)
         for g, solution in zip(begun, solutions, strict=True):
-            results[g] = _result(several[g], problems[g], tracks[g], solution, freedom)
+            noted = replace(tracks[g], notes=(*tracks[g].notes, *remarks))
+            results[g] = _result(several[g], problems[g], noted, solution, freedom)
     return [results[g] for g in range(len(problems))]
 
 
@@ -150,7 +162,7 @@ def _result(
         "notes": ordered(
             [
                 *inputs.notes,
-                *([] if inputs.actions else [HELD if inputs.system.capabilities.balanced else PASSIVE]),
+                *_driven_by(inputs),
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *unlike(inputs, tracked, solution.states),
@@ -181,6 +193,13 @@ def _result(
     if inputs.on_hinge is not None and inputs.on_hinge.fitted is not None:
         derived = (*derived, *inputs.on_hinge.fitted.derived())
     return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint, derived=derived)
+
+
+def _driven_by(inputs: Inputs) -> list[str]:
+    """Return a note on what drives a body that might be driven, where no actions were recorded."""
+    if inputs.actions or not inputs.system.action_names:
+        return []
+    return [HELD if inputs.system.capabilities.balanced else PASSIVE]
 
 
 def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:

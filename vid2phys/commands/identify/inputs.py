@@ -340,12 +340,19 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     from vid2phys.commands.fit_parameters import articulated_parameters, named
     from vid2phys.commands.identify.robot_base import BASE, require_fittable
     from vid2phys.commands.identify.robots import read_robot
+    from vid2phys.commands.identify.soft_bodies import read_soft_body
     from vid2phys.engine import systems
     from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
     from vid2phys.risp.networks.model_lookup import find_model, fitting_model
 
     given = _given_values(config)
-    system, notes = (systems.get(config.system), []) if config.robot is None else read_robot(config)
+    system: System
+    if config.volume is not None:
+        system, notes = read_soft_body(config, given, config.fit)
+    elif config.robot is not None:
+        system, notes = read_robot(config)
+    else:
+        system, notes = systems.get(config.system), []
     priors = _priors_and_bounds(config)
     system, fit = named(system, config.fit, (*given, *priors.priors, *priors.bounds))
     mesh = system.surface
@@ -360,7 +367,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
         model = fitting_model(mesh, system=config.system)
         if model is None:
             notes = [*notes, f"no model is trained for '{mesh.name}': it is tracked by its silhouette"]
-    elif not is_untrained(config.model):
+    elif config.volume is None and not is_untrained(config.model):
         model = find_model(mesh, config.model, system=config.system)
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     body = untrained_body(system) if model is None else body_of_model(model, system)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Result
 
 MEASURED = "no --actions and no --fit: joint coordinates are measured and smoothed, no dynamics are fitted"
+_DRIVEN = "does a motor drive it? Give --actions, or leave --fit out for the measured motion"
+_HELD = "is the body held where --clamp says and free elsewhere, and is its mesh right?"
 _FAR = 6.0  # RMS of fitted minus measured coordinates, standard deviations, from which on another motion was fitted
 
 
@@ -73,7 +75,7 @@ def unlike(inputs: Inputs, tracked: ConfigurationTrack, states: Array) -> list[s
     size = factor * float(np.sqrt((off[:, worst] ** 2).mean()))
     return [
         doubt(
-            f"the fitted motion of {body.names[worst]} is {size:.3g} {unit} (RMS) off the measured one: does a motor "
-            "drive it? Give --actions, or leave --fit out for the measured motion"
+            f"the fitted motion of {body.names[worst]} is {size:.3g} {unit} (RMS) off the measured one: "
+            + (_DRIVEN if inputs.system.action_names else _HELD)
         )
     ]

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 TRACKED_BY = "camera_of_observation.yaml"
 _FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
 _ALWAYS = ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")
-_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "body", "mesh_move", "base", "readout", "readout_from")
+_WHERE_GIVEN = (
+    *("priors", "bounds", "without", "undrawn", "body", "mesh_move", "base", "clamp", "load"),
+    *("readout", "readout_from"),
+)
 
 
 def write(

@@ -145,8 +145,9 @@ def _track_frames(inputs: Inputs, config: IdentifyConfig, progress: Progress) ->
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
     from vid2phys.commands.identify.hinges import with_hinge
+    from vid2phys.engine.movable.joints import JointBody
 
-    if inputs.body is not None and inputs.model is None:
+    if isinstance(inputs.body, JointBody) and inputs.model is None:
         return _track_robot(inputs, config, progress)
     if inputs.on_hinge is not None:
         return with_hinge(inputs, track_pose(inputs, config.without, progress), progress)

@@ -100,7 +100,7 @@ class TetBody(ParticleSystem):
             rest, nodes = quadratic_nodes(rest, tets)
             pinned = _with_middles(pinned, nodes)
             load_vertices = None if load_vertices is None else _with_middles(load_vertices, nodes)
-        super().__init__(rest, eighths(nodes) if self.quadratic else tets, pinned=pinned)
+        super().__init__(rest, eighths(rest, nodes) if self.quadratic else tets, pinned=pinned)
         self.surface = own_surface(self.rest_m, boundary_faces(self.elements), self.name)
         self.moduli: Moduli = moduli
         self.locking: Locking = locking

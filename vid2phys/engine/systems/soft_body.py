@@ -122,16 +122,30 @@ class SoftBody(TetBody):
         nodes, tets = self.rest_m, self.elements
         if not self.quadratic:
             nodes, of_tets = quadratic_nodes(*self.given)
-            tets = eighths(of_tets)
+            tets = eighths(nodes, of_tets)
         finer = SoftBody(nodes, tets, elements="quadratic" if self.quadratic else "linear", moduli=self.moduli,
                          values=self._values)  # fmt: skip
         loaded = np.flatnonzero(self.load_shares) if self.added_kg.any() else None
         return finer.with_clamps(self.pinned, loaded, float(self.added_kg.sum()))
 
+    def placed(self, rotation: Array, shift: Array) -> SoftBody:
+        """Return a clamped body rotated by `rotation` [3, 3] and then moved by `shift` [3] m in the world."""
+        vertices, tets = self.given
+        moved = SoftBody(vertices @ rotation.T + shift, tets, elements="quadratic" if self.quadratic else "linear",
+                         moduli=self.moduli, values=self._values)  # fmt: skip
+        loaded = np.flatnonzero(self.load_shares) if self.added_kg.any() else None
+        return moved.with_clamps(self.pinned, loaded, float(self.added_kg.sum()))
+
     @property
     def capabilities(self) -> Capabilities:
         """See `System.capabilities`."""
-        return replace(super().capabilities, purpose="an elastic body of any shape, with muscles, pins and a ground")
+        return replace(
+            super().capabilities,
+            purpose="an elastic body of any shape, with muscles, pins and a ground",
+            observed_as="clamped",
+            fitted=("young_modulus", "damping"),
+            balanced=False,
+        )
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: turned and stretched by about a tenth, vertices off by a fiftieth of an edge.

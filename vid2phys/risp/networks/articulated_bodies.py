@@ -8,10 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.clamped import ClampedBody
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.movable.modes import CELLS, ModalBody, Motions, find_motions
 from vid2phys.engine.system import System
 from vid2phys.engine.systems._joint_tree import JointTree
+from vid2phys.engine.systems._reduced import ReducedBody
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.model import Model
@@ -43,6 +45,8 @@ def untrained_body(system: System) -> ArticulatedBody:
     """Return the body of a system that is tracked without a model. Raises InputError for one that bends."""
     if isinstance(system, JointTree):
         return JointBody(system)
+    if isinstance(system, ReducedBody):
+        return ClampedBody(system)
     got = f"no model for '{system.name}', whose modes are found by training"
     raise InputError(got, "a trained model", f"leave --model out, or run `vid2phys train-risp --system {system.name}`")
 

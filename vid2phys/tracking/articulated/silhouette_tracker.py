@@ -136,13 +136,13 @@ def track_silhouettes(
     found = tracker.run()
     if not tracker.moved:
         got = f"nothing moves in '{clip.name}': without a trained model a body is found by its motion"
-        raise InputError(got, "a robot that moves before a static camera", "film it in motion, or train a model")
+        raise InputError(got, "a body that moves before a static camera", "film it in motion")
     tracked = np.array([fit is not None and fit.overlap > config.lost_overlap for fit in found])
     if not tracked.any():
         raise InputError(
             f"nothing that moves in '{clip.name}' has the shape of '{body.mesh.name}' in any frame",
             "a clip that shows it where camera_to_world and the base's pose say",
-            "check both, and that the robot is in view",
+            "check both, and that the body is in view",
         )
     return _track(clip.times_s, body, found, tracked, config)
 
