@@ -97,20 +97,11 @@ def fitted(throw: Throw) -> impacts.Fitted:
     parameters = throw.parameters.with_values({"mu": 0.4, "restitution": 0.4}).with_free(_FREE)
     order = [_FREE.index(name) for name in parameters.free_names]
     times = np.arange(len(throw.states)) / _FPS
-    begun = _smoothed(throw.system, throw.poses.states)
+    begun = throw.poses.moving(throw.system, times)
     return impacts.fit(
         *(throw.system, parameters, throw.poses, times, begun),
         lambda theta: (theta / stds[order], stds[order] ** -2.0),
     )
-
-
-def _smoothed(system: ThrownBody, states: Array) -> Array:
-    """Return states with velocities by differences over two frames."""
-    states = states.copy()
-    step = system.local(states[:-2], states[2:])[:, :6] * 0.5 * _FPS
-    velocity = np.vstack([step[:1], step, step[-1:]])
-    states[:, 7:10], states[:, 10:13] = velocity[:, :3], velocity[:, 3:]
-    return states
 
 
 def main(

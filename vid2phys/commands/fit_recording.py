@@ -64,7 +64,9 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
     Raises:
         Vid2PhysError: for anything that a user can mend.
     """
+    from vid2phys.commands.recorded_impacts import fit_impacts, thinned
     from vid2phys.commands.simulation_inputs import check_driven, require_positive
+    from vid2phys.engine.systems.rigid_contact import ThrownBody
 
     end = time.monotonic() + config.most_seconds
     if not config.recordings or not config.fit:
@@ -80,6 +82,12 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
     if told_apart is not None and (line := told_apart(config.fit)):
         lines.append(warning(line))
     lines += _driven_by(given, motions, config.hold)
+    if isinstance(given.system, ThrownBody):
+        fewer = [thinned(motion) for motion in motions]
+        motions = [motion for motion, _ in fewer]
+        lines += [note for _, notes in fewer for note in notes]
+        found = fit_impacts(given.system, given.parameters, motions, given.fit)
+        return _finished(given, found, (), lines, motions, config)
     _require_short(given.system, given.parameters, motions, max(config.most_seconds, MOST_SECONDS))
     progress("fitting")
     begin = time.monotonic()
@@ -90,6 +98,18 @@ def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tu
         in_degrees, _ = given.read(config, degrees=True)
         tried = _fitted(given, in_degrees, config, min(end, now + max(_LEAST_SECONDS, now - begin)))
         lines += _degrees_suspected(found, tried, columns)
+    return _finished(given, found, refinement, lines, motions, config)
+
+
+def _finished(
+    given: _Given,
+    found: RecordedFit,
+    refinement: tuple[dict[str, float], ...],
+    lines: list[str],
+    motions: list[Recording],
+    config: FitRecordingConfig,
+) -> tuple[FittedRecording, Path]:
+    """Write the run folder of a fit, and return both. lines: further notes."""
     found = replace(found, notes=tuple(ordered((*given.notes, *lines, *found.notes))))
     estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
     result = FittedRecording(given.system, found, estimates, refinement)
@@ -119,9 +139,11 @@ class _Given:
 def _read_given(config: FitRecordingConfig) -> _Given:
     """Read system, known values and actions."""
     from vid2phys.commands.fit_parameters import check_given, named, read_parameters
+    from vid2phys.commands.recorded_impacts import with_impacts
     from vid2phys.commands.simulation_inputs import read_actions, read_system
 
     system, notes = read_system(config)
+    system = with_impacts(system, config.fit)
     given = (read_parameters(config.params) if config.params else {}) | config.set_values
     system, fit = named(system, config.fit, given)
     check_given(system.parameters(), given, fit)

@@ -77,7 +77,10 @@ def read_recording(
 
 
 def _state_name(name: str, system: System) -> str:
-    """Return the name of a state for a column such as `elbow_position_rad` or `elbow_rate_rad_s`."""
+    """Return the name of a state for a column such as `elbow_position_rad`, `elbow_rate_rad_s` or `x` of a pose."""
+    of_pose = dict(zip(*_POSES, strict=True)).get(name)
+    if of_pose in system.state_names and name not in system.state_names:
+        return str(of_pose)
     plain = _QUANTITY.sub("_", name, count=1)
     return plain if name not in system.state_names and plain in system.state_names else name
 

@@ -10,6 +10,7 @@ of pi.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 from vid2phys.solvers import measurements
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
 
 _UNSEEN = np.array([1e-6, 1e-6, 1e-6, *[np.pi**-2] * 3])  # information on a pose that is there without a frame
 _NOTHING_HIDDEN = np.zeros((0, 3))
@@ -60,6 +64,18 @@ class FramePoses:
         covariance[:, 3:, 3:] += np.pi**2 * hidden.T @ hidden
         rows = np.flatnonzero(errors.used.any(axis=1))
         return FramePoses(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows])
+
+    def moving(self, system: System, times_s: Array) -> Array:
+        """Return states [F, N] of a rigid body at all times [F], with velocities by differences between poses.
+
+        Frames without a pose get that of the frame before.
+        """
+        seen_s = times_s[self.rows]
+        rates = system.local(self.states[:-2], self.states[2:])[:, :6] / (seen_s[2:] - seen_s[:-2])[:, None]
+        states = self.states.copy()
+        states[:, 7:13] = np.vstack([rates[:1], rates, rates[-1:]])
+        last = np.maximum(np.searchsorted(self.rows, np.arange(len(times_s)), side="right") - 1, 0)
+        return states[last]
 
     def covariance_of_clip(self, weights: Array) -> Array:
         """Return the covariance [6 G, 6 G] of all poses; weights [G] divide the frames' own covariances."""

@@ -44,10 +44,11 @@ _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, ra
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
-_THETA_STEP, _SLACK_STEP = 1e-2, 1e-2
+_OF_GROUND = {"ground_height": 1e-4, "ground_tilt_x": 1e-3, "ground_tilt_y": 1e-3}  # m, rad
+_THETA_STEP, _SLACK_STEP = 1e-2, 1e-2  # of other parameters in solver coordinates, and of the slack
 _FINER = (5.0, 1.0, 0.2)  # times the steps of differences; large ones see past an impact that comes or goes
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED, _EXPLAINED = 3, 1.1  # starts that go on, all of them until a misfit is below this
+_REFINED, _EXPLAINED = 4, 1.1  # starts that go on, all of them until a misfit is below this
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 5.0  # nats by which evidences are wrong where descents end early
 _ITERATIONS = 5
@@ -231,7 +232,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
         """Return derivatives [F - 1, 12, 12 + P] by the state before and theta, and by the active slack [12, S]."""
         theta, count = len(motion.theta), len(self.lengths_s)
         each = _SIZE + theta
-        of_each = self.step_factor * np.array([*_STEPS, *[_THETA_STEP] * theta])
+        of_theta = [_OF_GROUND.get(name, _THETA_STEP) for name in self.parameters.free_names]
+        of_each = self.step_factor * np.array([*_STEPS, *of_theta])
         slack_step = self.step_factor * _SLACK_STEP
         steps = np.concatenate([np.tile(of_each, count), np.full(len(active), slack_step)])
         interval = np.concatenate([np.repeat(np.arange(count), each), active[:, 0]])
@@ -298,7 +300,10 @@ def fit(
     exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * free), np.hypot(exact[9:12], _RATE_STD * free)
     whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
-    rough = [_tightened(whole, start, weights, exact, _ROUGH) for start in _starts(parameters.free_names, motion)]
+    nodes = _nodes_begun(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
+    starts = _starts(parameters.free_names, motion)
+    starts += [_begun(whole, start, nodes) for start in starts]
+    rough = [_tightened(whole, start, weights, exact, _ROUGH) for start in starts]
     progress(0.5)
     ends: list[_End] = []
     for _, _, begun, own in _different(sorted(rough, key=lambda end: -end[0])):
@@ -357,6 +362,40 @@ def _node_frames(
         if k - frames[-1] >= _FARTHEST and k < len(clear) - _NEAREST:
             frames.append(k)
     return np.array(frames, dtype=np.int64)
+
+
+def _nodes_begun(
+    system: ThrownBody, poses: FramePoses, smoothed: Array, frames: NDArray[np.int64], times_s: Array, gravity: float
+) -> Array:
+    """Return first states [3, M, 13] of the nodes: as smoothed, and with velocities of the poses after and before.
+
+    An impact beside a node spoils two of the three.
+    """
+    here = np.clip(np.searchsorted(poses.rows, frames), 0, len(poses.rows) - 1)
+    begun = [smoothed[frames]]
+    for sign in (1, -1):
+        there = np.clip(here + 2 * sign, 0, len(poses.rows) - 1)
+        apart = (times_s[poses.rows[there]] - times_s[poses.rows[here]])[:, None]
+        states = smoothed[frames].copy()
+        far = np.flatnonzero(apart[:, 0])
+        rate = system.local(poses.states[here[far]], poses.states[there[far]])[:, :6] / apart[far]
+        rate[:, 2] += 0.5 * gravity * apart[far, 0]
+        states[far, 7:13] = rate
+        begun.append(states)
+    return np.array(begun)
+
+
+def _begun(whole: ImpactProblem, motion: Motion, begun: Array) -> Motion:
+    """Return the motion whose nodes begin, of several states [K, M, 13], with those nearest to the poses after them."""
+    poses = whole.poses
+    precision = np.linalg.inv(poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2))
+    segment = np.searchsorted(whole.frames, poses.rows, side="right") - 1
+    costs = np.zeros(begun.shape[:2])
+    for k, nodes in enumerate(begun):
+        states = whole.rolled(replace(motion, nodes=nodes))[0]
+        off = whole.system.local(poses.states, states[poses.rows])[:, :6]
+        np.add.at(costs[k], segment, np.log1p(np.einsum("gi,gij,gj->g", off, precision, off)))
+    return replace(motion, nodes=begun[costs.argmin(axis=0), np.arange(begun.shape[1])])
 
 
 def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:

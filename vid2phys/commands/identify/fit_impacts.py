@@ -19,7 +19,10 @@ from vid2phys.errors import UsageError
 from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.solution import Solution
@@ -77,7 +80,8 @@ def solve_impacts(
     progress("fitting the impacts")
     hidden = _hidden_axes(inputs)
     poses = FramePoses.of(problem, smoothed.states, hidden)
-    parameters, priors = _with_ground(inputs, problem, options, poses.states)
+    known = inputs.known.parameters
+    parameters, priors = with_ground(system, known, problem.priors, options.fit, poses.states)
     whole = replace(problem, parameters=parameters, priors=priors)
     names = parameters.free_names
     fitted = impacts.fit(
@@ -92,7 +96,7 @@ def solve_impacts(
         "misfit": fitted.misfit,
     }
     solution = _solution(whole, smoothed, fitted)
-    return replace(whole, parameters=fitted.parameters), solution, report, _notes(fitted)
+    return replace(whole, parameters=fitted.parameters), solution, report, fit_notes(fitted)
 
 
 def _hidden_axes(inputs: Inputs) -> Array:
@@ -115,28 +119,28 @@ def _without_hidden(states: Array, hidden: Array) -> Array:
     return states
 
 
-def _with_ground(
-    inputs: Inputs, problem: Problem, options: FitOptions, poses: Array
+def with_ground(
+    system: ThrownBody,
+    parameters: Parameters,
+    priors: Mapping[str, tuple[float, float]],
+    fit: Sequence[str],
+    poses: Array,
 ) -> tuple[Parameters, dict[str, tuple[float, float]]]:
-    """Return the parameters with all that is fitted free, and the priors: those of the user, and of the ground."""
-    asked = inputs.known.parameters
-    given = {p.name for p in asked if p.source == "given"}
+    """Return the parameters with the ground free where it is not given, and the priors with those of the ground.
+
+    fit: what is asked for. With `ground_height`, the ground begins at the lowest points of the poses [G, 13].
+    """
+    given = {p.name for p in parameters if p.source == "given"}
     own = tuple(name for name in GROUND_STD if name not in given)
-    free = tuple(dict.fromkeys((*asked.free_names, *own)))
-    parameters = asked.with_free(free)
-    priors = dict(problem.priors)
-    for name in own:
-        std = (FITTED_GROUND_STD if name in options.fit else GROUND_STD)[name]
-        priors.setdefault(name, (parameters[name].value, std))
-    if "ground_height" in options.fit and "ground_height" not in given:
-        clearance = problem.system.clearance_m(poses, parameters.vector)  # type: ignore[attr-defined]
-        lowest = float(np.quantile(clearance, 0.02))
-        parameters = parameters.with_values(
-            {"ground_height": parameters["ground_height"].value + lowest}, source="default"
-        )
-        parameters = parameters.with_free(free)
-        priors["ground_height"] = (parameters["ground_height"].value, FITTED_GROUND_STD["ground_height"])
-    return parameters, priors
+    free = tuple(dict.fromkeys((*parameters.free_names, *own)))
+    if "ground_height" in fit and "ground_height" not in given:
+        lowest = float(np.quantile(system.clearance_m(poses, parameters.vector), 0.02))
+        height = parameters["ground_height"].value + lowest
+        parameters = parameters.with_values({"ground_height": height}, source="default")
+    of_ground = {
+        name: (parameters[name].value, (FITTED_GROUND_STD if name in fit else GROUND_STD)[name]) for name in own
+    }
+    return parameters.with_free(free), of_ground | dict(priors)
 
 
 def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
@@ -178,7 +182,7 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     ]
 
 
-def _notes(fitted: Fitted) -> list[str]:
+def fit_notes(fitted: Fitted) -> list[str]:
     """Return what a reader must know of the fit."""
     notes: list[str] = []
     contacts = fitted.contacts
