@@ -32,7 +32,7 @@ GROUND_STD = {"ground_height": 0.005, "ground_tilt_x": 0.02, "ground_tilt_y": 0.
 """How far the ground may be from where the camera file or the user puts it, m and rad."""
 FITTED_GROUND_STD = {"ground_height": 1.0, "ground_tilt_x": 0.1, "ground_tilt_y": 0.1}
 _MISFIT = 2.0  # of the residuals, in standard deviations, from which on the result is doubtful
-_UNLAWFUL = 0.2  # slack of impacts from which on a note says that the law hardly holds
+_UNLAWFUL = 0.1  # slack of impacts from which on a note says that the law hardly holds
 
 
 def without_contact(parameters: Parameters, of_impacts: tuple[str, ...]) -> Parameters:
