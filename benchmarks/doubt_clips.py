@@ -88,7 +88,7 @@ def measured(cell: Cell, body: Body, folder: Path, seed: int) -> Visibility | No
     position, quats = motion.at(clip.times_s)
     axes, place = lens.camera_to_world()[:3, :3], lens.camera_to_world()[:3, 3]
     poses = Pose(axes.T @ Rotation.from_quat(quats, scalar_first=True).as_matrix(), (position - place) @ axes)
-    frames, camera = FrameStore(clip.frames, clip.width, clip.height), Camera(lens.matrix(), clip.width, clip.height)
+    frames, camera = FrameStore.of(clip), Camera(lens.matrix(), clip.width, clip.height)
     everywhere = np.ones(len(position), dtype=bool)
     return visibility(poses, everywhere, frames, camera, load_mesh(folder / "mesh.obj", "m"))
 

@@ -83,7 +83,7 @@ def poses_of(seed: int) -> Poses:
     shot, model, found = tracked(seed, _bank(seed))
     if found is None:
         return Poses(np.zeros((0, len(support.EVIDENCE))), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
-    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    frames = FrameStore.of(shot.clip)
     rows, evidence = support.evidence_of(found, frames, shot.camera, shot.mesh)
     judge = seed >= FIRST_JUDGED
     kept = support.decided(found, rows, evidence, shot.mesh) if judge else np.ones(len(rows), dtype=bool)

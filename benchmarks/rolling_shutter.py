@@ -57,7 +57,7 @@ def row(folder: Path, readout_s: float) -> list[str]:
     )
     inputs = read_inputs(config)
     track = track_silhouette(inputs)
-    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
+    frames = FrameStore.of(inputs.clip)
     camera = replace(inputs.camera, readout_s=readout_s)
     by_rows = at_row_times(frames, camera, inputs.mesh, track, inputs.clip.times_s) if readout_s else track
     return [gravity(track), gravity(by_rows), _fitted(inputs, track)]

@@ -92,7 +92,7 @@ REFUSED: list[tuple[str, Array, Any, str]] = [
     ("b.vtk", VERTICES, ("hexahedron", np.arange(8)[None]), "has 1 cells of kind hexahedron; expected tets only"),
     ("b.vtk", VERTICES, ("line", np.arange(2)[None]), "'PATH' has no tets (its cells: line)"),
     ("b.vtk", 1000.0 * VERTICES, ("tetra", TETS), "extent of 300 m; expected at most 10 m; if it is in millimetres"),
-    ("b.vtk", VERTICES, ("triangle", TETS[:, :3]), "'PATH' is a surface (24 triangles); expected a volume"),
+    ("b.vtk", VERTICES, ("triangle", TETS[:, :3]), "'PATH' is an open surface (16 edges of one triangle alone)"),
 ]
 
 

@@ -218,7 +218,7 @@ def _fall(times_s: NDArray[np.float64], poses: Pose) -> float:
 def test_a_fall_has_its_gravity_and_its_distance_by_rows(filmed: tuple[Clip, Camera, Track, Pose]) -> None:
     clip, camera, track, true = filmed
     mesh = replace(MESH, vertices=track.observation.points_body)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     found = at_row_times(frames, camera, mesh, track, clip.times_s)
     without, pose = track.poses.pose, found.poses.pose
 
@@ -240,7 +240,7 @@ def test_keypoints_are_moved_to_the_time_of_the_origins_row(filmed: tuple[Clip, 
     seen = np.stack([to_bearings(shown_points(camera, true[i], motion[i], corners)) for i in range(FRAMES)])
     observation = replace(track.observation, bearings=seen, visible=np.ones(seen.shape[:2], bool), configuration=None)
     given = replace(track, observation=observation)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     found = at_row_times(frames, camera, replace(MESH, vertices=corners), given, clip.times_s)
     still = project_points(true, corners)
     assert np.abs(seen - still).max() > 0.004

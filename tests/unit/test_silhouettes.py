@@ -185,7 +185,7 @@ def test_the_first_frame_is_shown_before_all_are_tracked(filmed: tuple[Clip, Pos
 def test_upright_poses_are_preferred_where_the_system_is_upright() -> None:
     images = [(255.0 * wall()).astype(np.uint8)] * 5
     clip = Clip(ArrayFrames(np.stack(images)), np.arange(5) / 60.0, CAMERA.width, CAMERA.height, "wall")
-    tracker = MeshTracker(FrameStore(clip.frames, clip.width, clip.height), clip.times_s, IN_WORLD, MESH, SHAPE)
+    tracker = MeshTracker(FrameStore.of(clip), clip.times_s, IN_WORLD, MESH, SHAPE)
     upright, tilted = (Fit(Pose(turned, np.array([0.0, 0.0, 1.0])), 10.0, 0.5, None) for turned in _TURNED)
     assert tracker._nats(upright) == tracker._nats(tilted)
     tracker.tilt_std_rad = np.radians(20.0)

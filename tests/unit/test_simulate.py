@@ -371,7 +371,7 @@ def test_what_reading_a_body_brings_up_is_noted(tmp_path: Path) -> None:
 
 WRONG_BODIES: list[tuple[str, Any, dict[str, Any], int, str]] = [
     ("soft_body", box_file, {"body_units": "mm"}, 3, "is a surface"),
-    ("soft_body", sheet_file, {}, 3, "pip install 'vid2phys[volume]'"),
+    ("soft_body", sheet_file, {}, 3, "use cloth for a sheet"),
     ("rigid_contact", box_file, {}, 3, "if it is in millimetres give --body-units mm"),
     ("rigid_contact", sheet_file, {}, 2, "that span no volume"),
     ("articulated", lambda f: robot_file(f, '<mesh filename="rod.stl"/>'), {}, 3, "mesh 'rod.stl' of"),

@@ -52,7 +52,7 @@ def tracked_at(shot: DistractorClip, rotation: Array, translation: Array) -> Tra
 
 def kept(shot: DistractorClip, rotation: Array, translation: Array) -> Array:
     """Share of the frames that show the body well in which these poses count as tracked."""
-    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    frames = FrameStore.of(shot.clip)
     track = supported(tracked_at(shot, rotation, translation), frames, shot.camera, shot.mesh)
     return np.asarray(track.tracked[shot.shown > 0.9].mean())
 
@@ -79,7 +79,7 @@ def test_turned_poses_are_supported_less_than_right_ones(shot: DistractorClip) -
 
 
 def test_unsupported_frames_are_listed_and_carry_no_information(shot: DistractorClip) -> None:
-    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    frames = FrameStore.of(shot.clip)
     aside = shot.translation.copy()
     aside[::3] += 0.4 * np.array([0.8, -0.6, 0.0])
     track = supported(tracked_at(shot, shot.rotation, aside), frames, shot.camera, shot.mesh)
@@ -89,7 +89,7 @@ def test_unsupported_frames_are_listed_and_carry_no_information(shot: Distractor
 
 
 def test_evidence_has_a_column_for_each_name_and_is_finite_wherever_the_pose_is(shot: DistractorClip) -> None:
-    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    frames = FrameStore.of(shot.clip)
     for factor in (1.0, -1.0, 30.0, 0.05):  # in place, behind the camera, far away, about the camera
         track = tracked_at(shot, shot.rotation, factor * shot.translation)
         rows, evidence = evidence_of(track, frames, shot.camera, shot.mesh)

@@ -70,7 +70,7 @@ def _tracker(config: HintConfig, clip: Clip, camera: Camera) -> MeshTracker:
 
     mesh = simplified(load_body(config.mesh, config.body, config.mesh_units, config.mesh_move))
     shape = shape_of(mesh, DEFAULT_SYSTEM)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     return MeshTracker(frames, clip.times_s, camera, mesh, shape, texture)
 

@@ -54,6 +54,7 @@ def fit_impacts(
     parameters: of the system, where to begin. Raises UsageError for several recordings, InputError for one that has too
     few poses.
     """
+    from vid2phys.commands.fit_parameters import INERTIA
     from vid2phys.commands.identify.fit_impacts import fit_notes, with_ground
     from vid2phys.solvers import impacts, intervals
     from vid2phys.solvers.recorded import RecordedFit
@@ -61,8 +62,7 @@ def fit_impacts(
     if len(recordings) > 1:
         raise UsageError(f"{len(recordings)} recordings of impacts", "one", "fit them one by one")
     poses, times = _poses(recordings[0]), recordings[0].times_s
-    moments = ("inertia_xx", "inertia_yy", "inertia_zz")
-    own = dict(zip(moments, parameters["mass"].value * system.shape.inertia_per_mass, strict=True))
+    own = dict(zip(INERTIA, parameters["mass"].value * system.shape.inertia_per_mass, strict=True))
     unknown = {name: value for name, value in own.items() if parameters[name].source == "default"}
     parameters = parameters.with_values(unknown, source="mesh").with_free(names)
     parameters, priors = with_ground(system, parameters, {}, names, poses.states)
@@ -72,13 +72,12 @@ def fit_impacts(
         lambda theta: ((theta - means) / stds, stds**-2.0),
     )
     free = found.parameters.free_names
-    null = np.array([[float(name == other) for other in free] for name in found.unknown]).reshape(-1, len(free))
-    estimates = intervals.estimates(found.parameters, names, found.covariance, null, _DEGREES, priors)
+    null, fitted = found.null_directions, found.parameters
+    estimates = intervals.estimates(fitted, names, found.covariance, null, _DEGREES, priors)
     remedies = system.capabilities.remedies(free)
-    given = (free, null, estimates, found.parameters)
-    lines = intervals.identifiability(*given, remedies=remedies, source="this recording")
+    lines = intervals.identifiability(free, null, estimates, fitted, remedies=remedies, source="this recording")
     return RecordedFit(
-        parameters=found.parameters,
+        parameters=fitted,
         estimates=estimates,
         offsets={},
         states=(found.states,),

@@ -10,6 +10,7 @@ of pi.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,11 @@ class FramePoses:
         covariance[:, 3:, 3:] += np.pi**2 * hidden.T @ hidden
         rows = np.flatnonzero(errors.used.any(axis=1))
         return FramePoses(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows])
+
+    @cached_property
+    def precision(self) -> Array:
+        """Return the inverse [G, 6, 6] of each pose's own covariance, with the error processes."""
+        return np.asarray(np.linalg.inv(self.covariance + self.basis @ np.swapaxes(self.basis, 1, 2)))
 
     def moving(self, system: System, times_s: Array) -> Array:
         """Return states [F, N] of a rigid body at all times [F], with velocities by differences between poses.

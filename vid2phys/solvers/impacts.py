@@ -44,7 +44,7 @@ _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, ra
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _STEPS = np.array([*[1e-4] * 3, *[1e-3] * 3, *[1e-2] * 3, *[1e-1] * 3])  # of differences: m, rad, m/s, rad/s
-_OF_GROUND = {"ground_height": 1e-4, "ground_tilt_x": 1e-3, "ground_tilt_y": 1e-3}  # m, rad
+_GROUND_STEPS = {"ground_height": 1e-4, "ground_tilt_x": 1e-3, "ground_tilt_y": 1e-3}  # m, rad
 _THETA_STEP, _SLACK_STEP = 1e-2, 1e-2  # of other parameters in solver coordinates, and of the slack
 _FINER = (5.0, 1.0, 0.2)  # times the steps of differences; large ones see past an impact that comes or goes
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
@@ -93,6 +93,12 @@ class Fitted:
     misfit: float
     unknown: tuple[str, ...]
     least_friction: float | None
+
+    @property
+    def null_directions(self) -> Array:
+        """Return one direction [P] of theta for each parameter that the clip does not determine, [K, P]."""
+        names = self.parameters.free_names
+        return np.array([[float(name == other) for other in names] for name in self.unknown]).reshape(-1, len(names))
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
         """Return derivatives [F - 1, 12, 12 + P] by the state before and theta, and by the active slack [12, S]."""
         theta, count = len(motion.theta), len(self.lengths_s)
         each = _SIZE + theta
-        of_theta = [_OF_GROUND.get(name, _THETA_STEP) for name in self.parameters.free_names]
+        of_theta = [_GROUND_STEPS.get(name, _THETA_STEP) for name in self.parameters.free_names]
         of_each = self.step_factor * np.array([*_STEPS, *of_theta])
         slack_step = self.step_factor * _SLACK_STEP
         steps = np.concatenate([np.tile(of_each, count), np.full(len(active), slack_step)])
@@ -300,14 +306,14 @@ def fit(
     exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * free), np.hypot(exact[9:12], _RATE_STD * free)
     whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), _AXES)))
-    nodes = _nodes_begun(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
+    candidates = _candidates(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
     starts = _starts(parameters.free_names, motion)
-    starts += [_begun(whole, start, nodes) for start in starts]
+    starts += [_with_nearest(whole, start, candidates) for start in starts]
     rough = [_tightened(whole, start, weights, exact, _ROUGH) for start in starts]
     progress(0.5)
     ends: list[_End] = []
     for _, _, begun, own in _different(sorted(rough, key=lambda end: -end[0])):
-        if len(ends) >= _REFINED and min(map(_misfit, ends)) < _EXPLAINED:
+        if len(ends) >= _REFINED and min(_misfit(end[1], end[2]) for end in ends) < _EXPLAINED:
             break
         ends.append(_tightened(whole, begun, own, exact, _STRICTER))
         progress(0.5 + 0.5 * min(1.0, len(ends) / _REFINED))
@@ -326,9 +332,8 @@ def _different(ends: Sequence[_End]) -> list[_End]:
     return kept
 
 
-def _misfit(end: _End) -> float:
+def _misfit(problem: ImpactProblem, motion: Motion) -> float:
     """Return the root mean square of the residuals of the poses, in standard deviations."""
-    _, problem, motion, _ = end
     return float(np.sqrt((problem.residuals(motion)[0] ** 2).mean()))
 
 
@@ -364,15 +369,17 @@ def _node_frames(
     return np.array(frames, dtype=np.int64)
 
 
-def _nodes_begun(
+def _candidates(
     system: ThrownBody, poses: FramePoses, smoothed: Array, frames: NDArray[np.int64], times_s: Array, gravity: float
 ) -> Array:
-    """Return first states [3, M, 13] of the nodes: as smoothed, and with velocities of the poses after and before.
+    """Return states [3, M, 13] from which nodes may begin.
+
+    They are the smoothed ones, and those with velocities by the poses after a node, and before it.
 
     An impact beside a node spoils two of the three.
     """
     here = np.clip(np.searchsorted(poses.rows, frames), 0, len(poses.rows) - 1)
-    begun = [smoothed[frames]]
+    candidates = [smoothed[frames]]
     for sign in (1, -1):
         there = np.clip(here + 2 * sign, 0, len(poses.rows) - 1)
         apart = (times_s[poses.rows[there]] - times_s[poses.rows[here]])[:, None]
@@ -381,21 +388,23 @@ def _nodes_begun(
         rate = system.local(poses.states[here[far]], poses.states[there[far]])[:, :6] / apart[far]
         rate[:, 2] += 0.5 * gravity * apart[far, 0]
         states[far, 7:13] = rate
-        begun.append(states)
-    return np.array(begun)
+        candidates.append(states)
+    return np.array(candidates)
 
 
-def _begun(whole: ImpactProblem, motion: Motion, begun: Array) -> Motion:
-    """Return the motion whose nodes begin, of several states [K, M, 13], with those nearest to the poses after them."""
+def _with_nearest(whole: ImpactProblem, motion: Motion, candidates: Array) -> Motion:
+    """Return the motion whose nodes are those candidates that best explain the poses up to the next node.
+
+    candidates: states [K, M, 13] of the M nodes.
+    """
     poses = whole.poses
-    precision = np.linalg.inv(poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2))
     segment = np.searchsorted(whole.frames, poses.rows, side="right") - 1
-    costs = np.zeros(begun.shape[:2])
-    for k, nodes in enumerate(begun):
+    costs = np.zeros(candidates.shape[:2])
+    for k, nodes in enumerate(candidates):
         states = whole.rolled(replace(motion, nodes=nodes))[0]
         off = whole.system.local(poses.states, states[poses.rows])[:, :6]
-        np.add.at(costs[k], segment, np.log1p(np.einsum("gi,gij,gj->g", off, precision, off)))
-    return replace(motion, nodes=begun[costs.argmin(axis=0), np.arange(begun.shape[1])])
+        np.add.at(costs[k], segment, np.log1p(np.einsum("gi,gij,gj->g", off, poses.precision, off)))
+    return replace(motion, nodes=candidates[costs.argmin(axis=0), np.arange(candidates.shape[1])])
 
 
 def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
@@ -428,8 +437,7 @@ def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Arr
     poses = problem.poses
     motion = _descended(replace(problem, lower=_factor(poses, weights)), motion).point
     off = problem.system.local(poses.states, problem.rolled(motion)[0][poses.rows])[:, :6]
-    covariance = poses.covariance + poses.basis @ np.swapaxes(poses.basis, 1, 2)
-    square = np.einsum("gi,gij,gj->g", off, np.linalg.inv(covariance), off) / 6.0
+    square = np.einsum("gi,gij,gj->g", off, poses.precision, off) / 6.0
     return np.minimum(student_weights(square), 1.0), motion
 
 
@@ -468,7 +476,7 @@ def _concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, b
     """Return the fit with its covariances, scaled by what the residuals leave over; between: that of several ends."""
     motion, names = minimum.point, whole.parameters.free_names
     _, normal, _, states, slopes = whole.equations(motion)
-    misfit = _misfit((0.0, whole, motion, weights))
+    misfit = _misfit(whole, motion)
     covariance = _inverse(normal.information + _HARDLY * np.eye(len(normal.gradient))) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(_SIZE * len(motion.nodes), _SIZE * len(motion.nodes) + len(names))

@@ -17,7 +17,7 @@ from vid2phys.indices import evenly
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.search import LastSeen, ObjectDetection, ObjectDetector
-from vid2phys.types import Array, Frames
+from vid2phys.types import Array, Clip, Frames
 
 _IN_MEMORY_BYTES = 400e6  # of a whole clip, and half of it of a piece of one
 _CHUNK = 24  # frames
@@ -74,6 +74,11 @@ class FrameStore:
         self.is_whole = self._span == len(frames)
         self._in_memory: list[Image] = []
         self._lock = Lock()
+
+    @staticmethod
+    def of(clip: Clip) -> FrameStore:
+        """Return the frames of a clip."""
+        return FrameStore(clip.frames, clip.width, clip.height)
 
     def __len__(self) -> int:
         return len(self._frames)

@@ -89,7 +89,7 @@ def track_hinge(
         config: settings.
     """
     report = progress or (lambda share: None)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m)
     rows = np.flatnonzero(track.tracked)
     every = [_in_all_frames(start, rows, len(frames)) for start in starts]

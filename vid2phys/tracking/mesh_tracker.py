@@ -149,7 +149,7 @@ def track_mesh(
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
     """
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     if texture is not None:
         seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)

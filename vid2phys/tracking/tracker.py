@@ -144,7 +144,7 @@ def track(
         UsageError: for an unknown cue.
         InputError: when the object is found in no frame.
     """
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, without=without, **options)
     return found if mesh is None or "support" in without else supported(found, frames, camera, mesh)
 
@@ -177,7 +177,7 @@ def candidates(
     """
     inputs = TrackingInputs.of(camera, model, **options)
     mesh, texture, times_s = inputs.mesh, inputs.texture, clip.times_s
-    frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
+    frames = FrameStore.of(clip) if frames is None else frames
     background = None if camera.moves else frames.background
     detector = ObjectDetector(model, camera, background, radius_m, inputs.calibration)
     body = None if texture is None or mesh is None else TexturedBody.of(mesh, texture, model.rotations, model.center)

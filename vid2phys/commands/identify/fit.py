@@ -27,6 +27,7 @@ from vid2phys.notes import doubt, is_doubtful, ordered, warning
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vid2phys.engine.system import System
     from vid2phys.geometry import Pose
     from vid2phys.solvers.gradient import Descent
     from vid2phys.solvers.problem import Problem
@@ -193,7 +194,7 @@ def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution)
     from vid2phys.geometry import Pose
     from vid2phys.tracking.cues.photometric import stage_of
 
-    pose = _in_camera(problem, solution.states)
+    pose = poses_in_camera(problem.system, problem.camera_to_world, solution.states)
     pose = Pose(pose.rotation, np.where(tracked.tracked[:, None], pose.translation, np.nan))
     return stage_of(inputs.clip, inputs.camera, inputs.mesh, pose)
 
@@ -206,16 +207,16 @@ def _pixel_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Probl
     if len(tracked.branch_log_likelihood) < 2 or shape is None or shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
     frames = np.flatnonzero(tracked.tracked)
-    poses = _in_camera(problem, solution.states)[frames]
+    poses = poses_in_camera(problem.system, problem.camera_to_world, solution.states)[frames]
     return branch_evidence(inputs.clip, stage, poses, frames, shape.rotations, shape.center)
 
 
-def _in_camera(problem: Problem, states: Array) -> Pose:
-    """Return the poses camera_from_body [F] of states [F, N]."""
+def poses_in_camera(system: System, camera_to_world: Array, states: Array) -> Pose:
+    """Return the poses camera_from_body [F] of states [F, N]. camera_to_world: [4, 4], or of each frame [F, 4, 4]."""
     from vid2phys.geometry import Pose, invert_transform, make_transform, matrix_from_quat
 
-    positions, quats = problem.system.body_pose(states)
-    pose = invert_transform(problem.camera_to_world) @ make_transform(matrix_from_quat(quats), positions)
+    positions, quats = system.body_pose(states)
+    pose = invert_transform(camera_to_world) @ make_transform(matrix_from_quat(quats), positions)
     return Pose(pose[:, :3, :3], pose[:, :3, 3])
 
 
@@ -249,7 +250,7 @@ def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> O
     from vid2phys.tracking.photometric_refinement import refined
     from vid2phys.tracking.rolling_shutter import meshes_of_frames
 
-    pose, seen = _in_camera(problem, states), problem.observation
+    pose, seen = poses_in_camera(problem.system, problem.camera_to_world, states), problem.observation
     meshes = meshes_of_frames(inputs.camera, inputs.mesh, pose, seen.times_s)
     return refined(inputs.clip, stage, inputs.calibration, seen, pose, meshes)
 

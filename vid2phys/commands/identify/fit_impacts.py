@@ -145,8 +145,6 @@ def with_ground(
 
 def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
     """Return the fit as a solution of the clip."""
-    names = problem.parameters.free_names
-    null = np.array([[float(name == other) for other in names] for name in fitted.unknown]).reshape(-1, len(names))
     return replace(
         smoothed,
         states=fitted.states,
@@ -154,9 +152,9 @@ def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
         controls=np.zeros_like(smoothed.controls),
         action_std=None,
         parameters=fitted.parameters,
-        theta_names=names,
+        theta_names=problem.parameters.free_names,
         theta_covariance=fitted.covariance,
-        null_directions=null,
+        null_directions=fitted.null_directions,
         iterations=fitted.minimum.iterations,
         converged=np.isfinite(fitted.minimum.cost),
         loss=fitted.minimum.cost,

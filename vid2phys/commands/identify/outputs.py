@@ -77,14 +77,12 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
 
 def _shown_meshes(result: Result, inputs: Inputs, camera: Camera, mesh: Mesh) -> Callable[[int], Mesh] | None:
     """Return a function that gives the mesh as a frame of a rolling shutter shows it; None for other cameras."""
-    from vid2phys.geometry import Pose, matrix_from_quat
+    from vid2phys.commands.identify.fit import poses_in_camera
     from vid2phys.tracking.rolling_shutter import meshes_of_frames
 
     if not camera.readout_s or camera.camera_to_world is None or inputs.body is not None:
         return None
-    positions, quats = inputs.system.body_pose(result.trajectory.states)
-    to_camera = Pose(camera.camera_to_world[:3, :3], camera.camera_to_world[:3, 3]).inverse()
-    pose = to_camera.compose(Pose(matrix_from_quat(quats), positions))
+    pose = poses_in_camera(inputs.system, camera.camera_to_world, result.trajectory.states)
     return meshes_of_frames(camera, mesh, pose, result.trajectory.times_s)
 
 

@@ -221,7 +221,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
             progress(f"found in frame {index}: {inputs.preview}")
 
     found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
-    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
+    frames = FrameStore.of(inputs.clip)
     shown = visibility(found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh)
     return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh), visibility=shown)
 

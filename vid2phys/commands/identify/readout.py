@@ -71,7 +71,7 @@ def with_row_times(inputs: Inputs, track: Track, progress: Progress = silent) ->
         return replace(inputs, warnings=(*inputs.warnings, *_looks_rolling(inputs, track))), track
     if not inputs.camera.readout_s:
         return inputs, track
-    frames = FrameStore(inputs.clip.frames, inputs.clip.width, inputs.clip.height)
+    frames = FrameStore.of(inputs.clip)
     return inputs, at_row_times(frames, inputs.camera, inputs.mesh, track, inputs.clip.times_s)
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.rolling_shutter import ReadoutFits
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Camera, Clip, Mesh
@@ -60,8 +59,9 @@ def fitted_readout(
         progress: receives the share of the work that is done.
     """
     from vid2phys.tracking import rolling_shutter
+    from vid2phys.tracking.first_pass import FrameStore
 
-    frames = _frames(clip)
+    frames = FrameStore.of(clip)
     most_s = float(np.median(np.diff(clip.times_s)))
     readout_s, std_s, near = camera.readout_s or _FIRST * most_s, np.inf, None
     for done in range(_ROUNDS):
@@ -83,10 +83,11 @@ def apparent_readout(clip: Clip, camera: Camera, mesh: Mesh, track: Track) -> fl
 
     The track takes all rows as exposed at once.
     """
+    from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.rolling_shutter import fit_readouts
 
     interval_s = float(np.median(np.diff(clip.times_s)))
-    fits = fit_readouts(_frames(clip), camera, mesh, track, interval_s, most=_MOST_LOOKED)
+    fits = fit_readouts(FrameStore.of(clip), camera, mesh, track, interval_s, most=_MOST_LOOKED)
     change_s, std_s = m_estimate(*_edge_terms(fits))
     return None if abs(change_s) < max(_SURE * std_s, _SHORT * interval_s) else change_s
 
@@ -148,9 +149,3 @@ def _flight_terms(clip: Clip, camera: Camera, track: Track, fits: ReadoutFits) -
     np.add.at(slope, rows, weight * (left * change).sum(axis=1))
     np.add.at(bend, rows, weight * (change**2).sum(axis=1))
     return slope, bend
-
-
-def _frames(clip: Clip) -> FrameStore:
-    from vid2phys.tracking.first_pass import FrameStore
-
-    return FrameStore(clip.frames, clip.width, clip.height)

@@ -54,7 +54,7 @@ class Shown:
     def of(inputs: Inputs, body: ArticulatedBody) -> Shown:
         """Return the images of a clip's inputs."""
         clip, model = inputs.clip, inputs.network
-        frames = FrameStore(clip.frames, clip.width, clip.height)
+        frames = FrameStore.of(clip)
         window = Window.of(inputs.camera, body, model.view_size)
         some = np.unique(np.linspace(0, len(frames) - 1, _COMPARED).astype(np.int64))
         return Shown(

@@ -10,6 +10,7 @@ Limits: a wrong mesh whose silhouette moves as that of the body, such as a cube 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +35,7 @@ NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey l
 
 def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
     """Return the first doubt about a track by silhouettes; an empty list where there is none."""
-    return list(_doubts(inputs, tracked))[:1]
+    return list(islice(_doubts(inputs, tracked), 1))
 
 
 def likely_reason(shown: Visibility | None) -> str | None:

@@ -92,7 +92,7 @@ def mesh_to_fit(body: SoftBody, parameters: Array) -> tuple[SoftBody, MeshError,
     1 %. The next mesh moves it by half as much at most, where clamps make stresses singular. Simulated is the coarsest
     mesh whose E is within 1 % of that of the finest, as far as it has few enough nodes.
     """
-    from vid2phys.engine.systems._reduced import MeshError
+    from vid2phys.engine.systems._reduced import EXACT, MeshError
     from vid2phys.engine.vibration import vibration
 
     meshes, found, change = [body], [vibration(body, parameters, 1)], np.inf
@@ -105,7 +105,7 @@ def mesh_to_fit(body: SoftBody, parameters: Array) -> tuple[SoftBody, MeshError,
         change = float(found[-2].squares[0] / found[-1].squares[0] - 1.0) / _HALVED
     if len(found) == 1:
         note = warning("the mesh is too fine to be refined: what E owes to it is not known")
-        return body, MeshError(1.0, 1.0, 0.0), note
+        return body, EXACT, note
     moved = [float(each.squares[0] / found[-1].squares[0]) - 1.0 for each in found]
     counts, used = [len(mesh.rest_m) for mesh in meshes], 0
     while abs(moved[used]) > _STABLE and counts[used + 1] <= _MOST_ROLLED:

@@ -22,7 +22,6 @@ import numpy as np
 from vid2phys.engine.bent_shapes import BentShapes, rotated_shapes
 from vid2phys.engine.system import Capabilities, Integrator, Precision
 from vid2phys.engine.systems._flat import FlatSystem
-from vid2phys.engine.systems._particles import embed
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.vibration import Vibration
 from vid2phys.errors import UsageError
@@ -158,7 +157,7 @@ class ReducedBody(FlatSystem):
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`."""
-        corners, weights = embed(points_body, self.full.rest_m, self.full.elements)
+        corners, weights = self.full.place(points_body)
         size = len(self.state_names) // 2
         slopes = self.shapes.jacobian(np.asarray(states, dtype=float)[..., :size])[..., corners, :, :]
         moved = np.einsum("kc,...kcxd->...kxd", weights, slopes)

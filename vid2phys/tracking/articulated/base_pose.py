@@ -140,7 +140,7 @@ def searched_shift(
     """Return the shift [3] m of the base on which most of the searched frames agree; None where none shows the body."""
     moved = MovedBase(body, _pivot(body), config.shift_m)
     drawn = _BaseSearch(moved, Window.of(camera, body, VIEW_PX), search)
-    tracker = SilhouetteTracker(FrameStore(clip.frames, clip.width, clip.height), clip.times_s, drawn)
+    tracker = SilhouetteTracker(FrameStore.of(clip), clip.times_s, drawn)
     found = tracker.searched_anchors(config.searched)
     fits = [each for each in found.values() if each]
     if not fits:
@@ -185,7 +185,7 @@ def fitted_base(
     window, solid = Window.of(camera, body, VIEW_PX), Solid.of(body.mesh)
     rows = np.flatnonzero(track.tracked)
     rows = rows[evenly(len(rows), min(len(rows), config.fitted))]
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     prior_std = np.repeat([config.shift_std_m, config.rotation_std_rad], 3)
     joint_std = np.where(body.is_angle, _JOINT_STD, _JOINT_STD * body.radius_m)
     prior = np.diag(np.concatenate([prior_std, joint_std]) ** -2.0)

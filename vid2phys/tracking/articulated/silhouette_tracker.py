@@ -130,7 +130,7 @@ def track_silhouettes(
         got = "a camera that moves, and no trained model: a body is found by its motion before a static camera"
         raise InputError(got, "a static camera or a trained model", "film from a tripod, or run `vid2phys train-risp`")
     window = Window.of(camera, body, VIEW_PX)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     tracker = SilhouetteTracker(frames, clip.times_s, ConfigurationSearch(body, window, search), progress, config)
     tracker.first = first
     found = tracker.run()

@@ -113,7 +113,7 @@ def track_configurations(
     if calibration is None:
         calibration = Calibration.from_dict(model.calibration)
     window = Window.of(camera, body, model.view_size)
-    frames = FrameStore(clip.frames, clip.width, clip.height)
+    frames = FrameStore.of(clip)
     seen = _detect_all(frames, model, body, window, calibration, progress, config)
     chosen = _choose_hypotheses(body, window, seen, clip.times_s, config)
     quality = agreement(body, window, chosen, seen.bearings, seen.peak * seen.inside, config)
