@@ -43,7 +43,7 @@ def swinging() -> Array:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Array]:
     """Return a folder with images, camera and robot, and the joint angles [T, 2]."""
     place, motion = tmp_path_factory.mktemp("swing"), swinging()
-    camera = camera_of((0.25, -1.1, 0.0), (0.0, 0.0, -0.08), 320, 380.0)
+    camera = camera_of((0.25, -1.1, 0.0), (0.0, 0.0, -0.08), 480, 570.0)
     (place / "images").mkdir()
     for i, image in enumerate(arm_clip(SWING, camera, motion).frames):
         cv2.imwrite(str(place / "images" / f"{i:04d}.png"), np.ascontiguousarray(image[..., ::-1]))

@@ -15,6 +15,7 @@ from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.engine import systems
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
+from vid2phys.notes import is_doubtful
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.track import Track
 
@@ -28,10 +29,11 @@ def _inputs() -> Inputs:
     return Inputs(clip, MESH, CAMERA, np.eye(4), systems.get("rigid_contact"), None, model, known, ())
 
 
-def _finding(frames: int) -> Callable[[Inputs], Track]:
+def _finding(frames: int, beside_m: float = 0.0) -> Callable[[Inputs], Track]:
     def track(inputs: Inputs) -> Track:
         nothing = Track.of_nothing(inputs.clip.times_s, SHAPE.points_body, Calibration(), np.zeros(1))
         nothing.tracked[:frames] = True
+        nothing.poses.pose.translation[:frames] = beside_m, 0.0, 1.0
         return nothing
 
     return track
@@ -66,6 +68,13 @@ def test_the_model_is_kept_where_the_silhouette_finds_less(by_silhouette: Callab
     chosen, track = better_track(inputs, _finding(3), by_silhouette)
     assert chosen is inputs
     assert track.tracked.sum() == 3
+
+
+@pytest.mark.parametrize(("beside_m", "doubtful"), [(0.5 * MESH.radius_m, False), (1.5 * MESH.radius_m, True)])
+def test_a_body_that_the_model_finds_elsewhere_is_doubted(beside_m: float, doubtful: bool) -> None:
+    chosen, _ = better_track(_inputs(), _finding(4), _finding(9, beside_m))
+    assert is_doubtful(chosen.notes) == doubtful
+    assert ("1.5 of its radii beside the silhouette, in 4 frames" in " ".join(chosen.notes)) == doubtful
 
 
 def test_the_error_is_that_of_the_model() -> None:

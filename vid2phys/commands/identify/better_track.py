@@ -1,22 +1,27 @@
 """Track by the silhouette where a trained model finds the body in too few frames, and report which one was used.
 
+Where the model finds the body elsewhere, one of the two follows another thing, and the result is doubtful.
+
 Limits: frames in which the model takes another thing for the body count as found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vid2phys.errors import InputError
-from vid2phys.notes import warning
+from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.tracking.track import Track
 
 LEAST_SHARE = 0.5  # share of frames in which a model finds the body, below which the silhouette is tried
+COMPARED = 3  # frames in which both find the body, from which on their places are compared
 
 
 def better_track(
@@ -55,4 +60,18 @@ def better_track(
         f"the trained model finds the body in {found} of {len(other.tracked)} frames, its silhouette in "
         f"{int(other.tracked.sum())}: the silhouette is used; --model NAME keeps the model"
     )
-    return replace(plain, warnings=(*plain.warnings, note)), other
+    notes = (note,) if own is None else (note, *_elsewhere(own, other, inputs.mesh.radius_m))
+    return replace(plain, warnings=(*plain.warnings, *notes)), other
+
+
+def _elsewhere(own: Track, other: Track, radius_m: float) -> Iterator[str]:
+    """Yield a doubt where, in most of the frames that two tracks share, the lines of sight miss each other's body."""
+    both = own.tracked & other.tracked
+    if both.sum() < COMPARED:
+        return
+    one, two = own.poses.pose.translation[both], other.poses.pose.translation[both]
+    along = one / np.linalg.norm(one, axis=1, keepdims=True)
+    beside_m = float(np.median(np.linalg.norm(np.cross(along, two), axis=1)))
+    if beside_m > radius_m:
+        got = f"the trained model finds the body {beside_m / radius_m:.1f} of its radii beside the silhouette"
+        yield doubt(f"{got}, in {int(both.sum())} frames: one of the two is another thing; look at the overlay")
