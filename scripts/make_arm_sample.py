@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +20,12 @@ import trimesh
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from benchmarks.clips import files, scene  # noqa: E402
-from benchmarks.clips.appearance import Lens, Light, Room, Sensor, Surface  # noqa: E402
+from sample_film import Stage, filmed  # noqa: E402
+
+from benchmarks.clips import files  # noqa: E402
+from benchmarks.clips.appearance import Lens, Room, Sensor, Surface  # noqa: E402
 from benchmarks.clips.companions import Mover  # noqa: E402
 from benchmarks.clips.motion import Motion  # noqa: E402
 
@@ -32,7 +33,6 @@ Array = NDArray[np.float64]
 OUT = ROOT / "samples" / "arm"
 FPS, FRAMES, STEPS = 60.0, 66, 200
 LENS = Lens((0.25, -1.35, 0.5), (0.02, 0.0, 0.42), 760.0, (242.0, 176.5), (480, 360))
-LIGHTS = (Light((-1.2, -1.4, 2.2), 0.7, 60.0, "#fff1dc"), Light((1.6, -0.8, 1.8), 0.4, 25.0, "#dce8ff"))
 ROOM = Room(
     Surface("wood", ("#7b5b3c", "#5f442b"), 0.3, roughness=0.5),
     Surface("noise", ("#9fb0ad", "#8a9c99"), 0.4, roughness=0.9),
@@ -87,7 +87,9 @@ def main() -> None:
     np.savetxt(OUT / "joint_states.csv", rows, ["%d", *["%.7f"] * 5], ",", header=header, comments="")
     truth = {"parameters": TRUTH, "fps": FPS, "frames": FRAMES, "start_rad": START_RAD}
     (OUT / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    frames = filmed([mover(box, motions[box.link]) for box in BOXES], options.samples, options.threads)
+    stage = Stage(LENS, ROOM, SENSOR, 5, options.samples, options.threads)
+    movers = [mover(box, motions[box.link]) for box in BOXES]
+    frames = filmed(movers, np.array([[0.0, 0.1, 0.4]]), FRAMES, FPS, stage)
     files.write_video(OUT / "clip.mp4", frames, FPS, LENS.size_px, SENSOR.crf)
 
 
@@ -136,29 +138,6 @@ def mover(box: Box, motion: Motion) -> Mover:
     faces = np.asarray(solid.faces, np.int64)
     surface = Surface("plain", (box.color,), roughness=0.45)
     return Mover(np.asarray(solid.vertices) + box.place, faces, np.zeros(len(faces), np.int64), (surface,), motion)
-
-
-def filmed(movers: list[Mover], samples: int, threads: int) -> list[NDArray[np.uint8]]:
-    """Return the frames [H, W, 3]."""
-    scene.start(LENS, samples, threads, "#c8d4e6", 0.35)
-    scene.add_lights(LIGHTS)
-    scene.add_room(ROOM, LENS, np.array([[0.0, 0.1, 0.4]]))
-    things = [scene.add_mover(each, FRAMES, FPS, SENSOR.shutter) for each in movers]
-    links = [(each, thing) for each, thing in zip(movers, things, strict=True) if np.ptp(each.motion.orientation)]
-    frames = []
-    with tempfile.TemporaryDirectory() as work:
-        file = Path(work) / "render.exr"
-        scene.hide([thing for _, thing in links], hidden=True)
-        static = scene.render(0, None, file)
-        scene.hide([thing for _, thing in links], hidden=False)
-        for k in range(FRAMES):
-            box = scene.changed_box([each for each, _ in links], ROOM, LIGHTS, LENS, np.array([k / FPS]))
-            assert box is not None
-            light = scene.paste(static, scene.render(k, box, file), box)
-            clean = SENSOR.develop(light, k / FPS)
-            noise = np.random.default_rng([5, k]).normal(size=clean.shape)
-            frames.append(np.clip(np.round(clean + SENSOR.noise_sigma(clean) * noise), 0, 255).astype(np.uint8))
-    return frames
 
 
 if __name__ == "__main__":

@@ -86,9 +86,10 @@ class Backdrop:
         for k, image in enumerate(shown):
             body = _shares(poses[k].apply(mesh.vertices), mesh.faces, part, camera, whole, 1)[0] > 0.0
             image[_grown(body, margin_px) & _grown(~unlike[k], 1)] = np.nan
-        known = np.isfinite(shown[..., 0]).sum(axis=0) >= _LEAST_SEEN
+        count = np.isfinite(shown[..., 0]).sum(axis=0)
+        known = count >= _LEAST_SEEN
         image = np.zeros(shown.shape[1:], dtype=np.float32)
-        image[known] = np.nanmedian(shown[:, known], axis=0)
+        image[known] = _median(shown[:, known], count[known])
         return Backdrop(image, known)
 
 
@@ -180,12 +181,12 @@ def _solved(
         noise = max(config.noise, float(np.sqrt(np.median(size) / 0.79)))
         weight = 1.0 / (1.0 + size / (noise * config.robust_sigma) ** 2)
     constant = color[:count]  # [P, 3] colours of the parts beside the usual one, in their middle
-    jacobian = moved + np.einsum("dpn,pc->dnc", slopes, constant)
-    left = weighted @ jacobian.transpose(1, 0, 2).reshape(len(target), -1)  # [M, 18]
-    free = jacobian - np.einsum("mn,mdc->dnc", basis, (inverse @ left).reshape(len(basis), 6, 3))
+    jacobian = moved + np.swapaxes(slopes, 1, 2) @ constant
+    left = weighted @ jacobian  # [6, M, 3]
+    free = weight[:, None] * (jacobian - basis.T @ (inverse @ left))
     scale = 1.0 / (noise**2 * config.same_px)
-    information = scale * np.einsum("dnc,n,enc->de", free, weight, jacobian, optimize=True)
-    pull = scale * np.einsum("dnc,n,nc->d", free, weight, off, optimize=True)
+    information = scale * free.reshape(6, -1) @ jacobian.reshape(6, -1).T
+    pull = scale * free.reshape(6, -1) @ off.ravel()
     gain = (_cost(changed, config) - _cost(off, config)) / config.same_px
     return PoseModel(0.5 * (information + information.T), pull, gain)
 
@@ -305,6 +306,13 @@ def _steps(pose: Pose, solid: Solid, camera: Camera, config: SurfacesConfig) -> 
         most = float(np.nanmax(np.linalg.norm(moved, axis=-1))) / small
         steps.append(config.step_px / max(most, 1e-6) * unit)
     return np.array(steps)
+
+
+def _median(values: NDArray[np.float32], count: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the median [P, 3] of values [T, P, 3] of which `count` [P] are numbers, and the others NaN."""
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    low, high = (np.take_along_axis(ordered, k[None, :, None], axis=0)[0] for k in ((count - 1) // 2, count // 2))
+    return np.asarray(0.5 * (low + high), dtype=np.float32)
 
 
 def _grown(mask: NDArray[np.bool_], margin_px: int) -> NDArray[np.bool_]:
