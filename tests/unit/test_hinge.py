@@ -15,7 +15,7 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.surfaces import Backdrop, pose_model
-from vid2phys.tracking.hinge import SIZE, Hinge, adjusted, hinge_starts
+from vid2phys.tracking.hinge import SIZE, Hinge, HingeStart, adjusted, hinge_starts, rolled_starts
 from vid2phys.types import Mesh
 
 
@@ -69,6 +69,17 @@ def test_a_start_is_found_where_the_tilt_of_most_poses_is_false(mesh: Mesh) -> N
     known = np.asarray(CAMERA.camera_to_world)[:3, :3].T @ motion.axis
     assert np.degrees(np.arccos(abs(axis @ known))) < 12.0
     assert best.agreement > 0.8
+
+
+def test_a_rolled_hinge_is_the_same_before_the_camera(mesh: Mesh) -> None:
+    body, angles, shape = hinge(), np.array([0.2, -0.7]), shape_of(mesh, "pendulum")
+    (rolled,) = rolled_starts(HingeStart(body, angles, 1.0), shape, mesh.vertices)  # half a rotation is a symmetry
+    points = mesh.vertices @ np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+    for k, moved in enumerate(rolled.hinge.poses(angles).apply(mesh.vertices)):
+        apart = np.linalg.norm(moved[:, None] - body.poses(angles)[k].apply(points)[None], axis=-1)
+        np.testing.assert_allclose(apart.min(axis=1), 0.0, atol=1e-9)
+    before, after = (each.place.rotation @ each.axis for each in (body, rolled.hinge))
+    np.testing.assert_allclose(after, before, atol=1e-9)
 
 
 def test_hanging_measures_length_tilt_and_angle() -> None:

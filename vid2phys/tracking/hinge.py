@@ -13,7 +13,7 @@ Limits: the axis is fixed in the body and before the camera, and the track shows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from vid2phys.types import Array
 
 SIZE = 10  # coordinates of a hinge: six of its pose, two of the axis and two of the point in the body
 _STEP = 1e-5
+_SAME_ELEMENT = 0.05  # of matrices: rotations that differ by less are one symmetry element
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,11 @@ class Hinge:
         across = perpendicular(self.axis)
         axis = self.axis + across @ step[6:8]
         return Hinge(self.place.retract(step[:6]), axis / np.linalg.norm(axis), self.point + across @ step[8:10])
+
+    def rolled(self, rotation: Array, center: Array) -> Hinge:
+        """Return the same hinge before the camera, with the body rotated [3, 3] about a point [3] of it."""
+        place = self.place.compose(Pose(rotation, center - rotation @ center))
+        return Hinge(place, self.axis @ rotation, (self.point - center) @ rotation + center)
 
     def slopes(self, angles: Array) -> Array:
         """Return by how much poses [T] move with the hinge's coordinates and with the angle, [T, 6, 11]."""
@@ -171,6 +177,24 @@ def hinge_starts(poses: Pose, shape: Shape, radius_m: float, config: HingeStartC
         if len(chosen) < config.starts and all(_apart(start.hinge, other.hinge) > config.apart_rad for other in chosen):
             chosen.append(start)
     return chosen
+
+
+def rolled_starts(start: HingeStart, shape: Shape, vertices: Array) -> list[HingeStart]:
+    """Return a start with the body rolled by a quarter about its longest axis to either side.
+
+    Sides of a bar look alike in images where its width is all that differs, and no small step leads from one to the
+    next. Where half a rotation is a symmetry element of the body, one start stands for both sides.
+
+    Args:
+        start: the start.
+        shape: points of the body and its symmetry.
+        vertices: [V, 3] of the body.
+    """
+    along = np.linalg.svd(vertices - vertices.mean(axis=0), full_matrices=False)[2][0]
+    quarter, other, half = matrix_from_rotvec(np.array([0.5, -0.5, 1.0])[:, None] * np.pi * along)
+    same = any(np.allclose(half, element, atol=_SAME_ELEMENT) for element in shape.rotations)
+    rolls = [quarter] if same else [quarter, other]
+    return [replace(start, hinge=start.hinge.rolled(roll, shape.center)) for roll in rolls]
 
 
 def perpendicular(axis: Array) -> Array:

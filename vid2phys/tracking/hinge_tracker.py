@@ -5,7 +5,8 @@ Purpose: a free track confuses the tilt of a thin body with its distance; on a h
 Method: bundle adjustment (Triggs et al., "Bundle adjustment", 2000). Each frame states a quadratic model of its pose:
 by lines across the contour of the foreground (`cues.foreground_edges`), by the contour cue (`cues.contour`), at last by
 the colours of the surfaces (`cues.surfaces`). Steps of hinge and angles together (`hinge.adjusted`) alternate with new
-models until both stand. Several starts are followed in some frames, and the evidence of the surfaces chooses.
+models until both stand. Several starts are followed in some frames, then the best one with the body rolled, and the
+evidence of the surfaces chooses.
 
 Limits: a static camera; the body is on one fixed hinge in all frames that are tracked.
 """
@@ -34,7 +35,7 @@ from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, pose_model
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts
+from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts, rolled_starts
 from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
 from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
@@ -98,9 +99,11 @@ def track_hinge(
     tried = []
     for number, start in enumerate(every):
         tried.append(images.compared(start, some))
-        report(0.4 * (number + 1) / len(every))
-    best = max(tried, key=lambda each: each.gain).start
-    return images.adjusted(best, lambda share: report(0.4 + 0.6 * share))
+        report(0.3 * (number + 1) / len(every))
+    best = max(tried, key=lambda each: each.gain)
+    rolled = [images.compared(start, some) for start in rolled_starts(best.start, shape, mesh.vertices)]
+    best = max([best, *rolled], key=lambda each: each.gain)
+    return images.adjusted(best.start, lambda share: report(0.4 + 0.6 * share))
 
 
 @dataclass(frozen=True)

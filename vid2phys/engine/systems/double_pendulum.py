@@ -13,8 +13,8 @@ from vid2phys.types import Array, Parameter, Parameters
 
 _NOT_SEEN = "no tracker follows two bodies on two hinges"
 _INSTEAD = (
-    "film one link by itself with --system pendulum, or give both as a robot on a fixed base, --body two_links.urdf; "
-    "recorded angles go to `vid2phys fit-recording double_pendulum`"
+    "film one link by itself with --system pendulum, or give both as a robot on a fixed base, --body two_links.urdf, "
+    "as docs/your-hinge.md shows; recorded angles go to `vid2phys fit-recording double_pendulum`"
 )
 
 
