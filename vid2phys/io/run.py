@@ -192,7 +192,9 @@ def _estimates(data: dict[str, Any]) -> tuple[Estimate, ...]:
         interval = (-math.inf if low is None else low, math.inf if high is None else high)
         prior = (value["prior"]["mean"], value["prior"]["std"]) if "prior" in value else None
         read = {"value": _number(value["value"]), "ci95": interval, "prior": prior}
-        estimates.append(Estimate(name, **(value | read)))
+        read["parts"] = value.get("interval_parts", {})
+        kept = {key: item for key, item in value.items() if key != "interval_parts"}
+        estimates.append(Estimate(name, **(kept | read)))
     return tuple(estimates)
 
 
@@ -255,6 +257,7 @@ def _parameter(estimate: Estimate) -> dict[str, Any]:
         "at_bound": estimate.at_bound,
         "source": estimate.source,
         **({"prior": {"mean": estimate.prior[0], "std": estimate.prior[1]}} if estimate.prior else {}),
+        **({"interval_parts": estimate.parts} if estimate.parts else {}),
     }
 
 

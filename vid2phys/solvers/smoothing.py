@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, least_squares
+from vid2phys.solvers import arrow, interval_parts, least_squares
 from vid2phys.solvers.hyperparameters import (
     change,
     geometric_mean,
@@ -55,8 +55,8 @@ class Smoothed:
     """A fit: the mode, the hyperparameters of each piece of the clip, marginal covariances and how it ended.
 
     covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
-    theta_covariance [P, P]; null_directions [*, P]; weights: [F, K] of the keypoints, or of
-    the measured configuration of the frame.
+    theta_covariance [P, P]; theta_parts: what its diagonal is made of (`interval_parts`); null_directions [*, P];
+    weights: [F, K] of the keypoints, or of the measured configuration of the frame.
     """
 
     layout: Layout
@@ -65,6 +65,7 @@ class Smoothed:
     covariance: Array
     input_std: Array
     theta_covariance: Array
+    theta_parts: dict[str, Array]
     null_directions: Array
     iterations: int
     converged: bool
@@ -139,6 +140,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             total, chains = total + used, _with_better_hyperparameters(join, chains)
             # these take the times of the forces as known: states keep the intervals without relevance
             _, input_stds, null = _marginals(join, chains)
+    parts = _parts(join, chains, null.covariance)
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))
@@ -154,6 +156,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
                 covariance=at_knots(some, covariances[these]),
                 input_std=at_knots(some, input_stds[these]),
                 theta_covariance=null.covariance[np.ix_(columns, columns)],
+                theta_parts={name: part[columns] for name, part in parts.items()},
                 null_directions=directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9],
                 iterations=total,
                 converged=converged,
@@ -242,6 +245,21 @@ def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], list[A
         variances = np.einsum("tii->ti", blocks)[:, layout.inputs][:, :count]
         input_stds.append(np.sqrt(np.maximum(variances, 0.0)))  # rounding may leave negative variances
     return covariances, input_stds, null
+
+
+def _parts(join: Join, chains: Sequence[Chain], covariance: Array) -> dict[str, Array]:
+    """Return what the variances of all parameters are made of, [P] each; a piece counts with its share of frames."""
+    total = {name: np.zeros(len(covariance)) for name in interval_parts.OF_CHAIN}
+    normals = _Normals(chains)
+    for g, (chain, columns) in enumerate(zip(chains, join.columns, strict=True)):
+        layout, solution = chain.layout, normals.factored(g)[1].arrow_solution
+        linear = linearized(layout, chain.point, chain.hyperparameters)
+        of_chain = interval_parts.of_chain(layout, linear, chain.hyperparameters, solution, covariance[columns])
+        for name, part in of_chain.items():
+            total[name] += chain.share * part
+        known = layout.problem.prior_precision(layout.theta_names)
+        total[interval_parts.PRIOR] += known @ covariance[columns] ** 2
+    return total
 
 
 def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
@@ -395,6 +413,7 @@ def solution(smoothed: Smoothed) -> Solution:
         parameters=layout.parameters(point.theta),
         theta_names=layout.theta_names,
         theta_covariance=smoothed.theta_covariance,
+        theta_parts=smoothed.theta_parts,
         null_directions=smoothed.null_directions,
         iterations=smoothed.iterations,
         converged=smoothed.converged,

@@ -316,45 +316,56 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, hyperparameters
     diagonal = linear.diagonal + weight * linear.diagonal_obs
     gradient = linear.gradient + weight * linear.gradient_obs
     lower, cost, logdet = linear.lower.copy(), linear.cost + weight * linear.cost_obs, 0.0
-    count, start = len(layout.channels), layout.inputs.start
-    for j, channel in enumerate(layout.channels):
-        chain = gauss_markov.second_order(
-            layout.knots.step_s,
-            std=hyperparameters.input_std[channel.group],
-            bandwidth_rad_s=hyperparameters.bandwidth_rad_s[channel.group],
-        )
-        index = np.array([start + j, start + count + j])
-        cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
-        logdet += chain.logdet
-    error_step_s = layout.error_step_s
-    for j, time_constant in enumerate(layout.problem.observation.process_time_s):
-        chain = gauss_markov.first_order(
-            error_step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_constant)
-        )
-        index = np.array([layout.shared.start + j])
-        cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
-        logdet += chain.logdet
+    processes = np.concatenate([point.inputs, point.shared], axis=1)
+    for process in (*input_processes(layout, hyperparameters), *shared_processes(layout, hyperparameters)):
+        cost += process.add(processes[:, process.index - layout.tangent], diagonal, lower, gradient)
+        logdet += process.chain.logdet
     side, corner = linear.arrow + weight * linear.arrow_obs, linear.corner + weight * linear.corner_obs
     matrix = arrow.Arrow(diagonal, lower, side, corner)
     return Normal(matrix, gradient, linear.gradient_theta + weight * linear.gradient_theta_obs, cost, logdet)
 
 
-def _add_chain(
-    chain: gauss_markov.Chain, index: np.ndarray, values: Array, diagonal: Array, lower: Array, gradient: Array
-) -> float:
-    """Add a process prior to the blocks; returns half its squared residual."""
-    rows, columns = index[:, None], index[None, :]
-    weighted = chain.precision @ chain.transition
-    diagonal[1:, rows, columns] += chain.precision
-    diagonal[:-1, rows, columns] += np.swapaxes(chain.transition, 1, 2) @ weighted
-    lower[:, rows, columns] -= weighted
-    diagonal[0][rows, columns] += chain.initial
-    residual = values[1:] - (chain.transition @ values[:-1, :, None])[..., 0]
-    pulled = (chain.precision @ residual[..., None])[..., 0]
-    gradient[1:, index] += pulled
-    gradient[:-1, index] -= (np.swapaxes(chain.transition, 1, 2) @ pulled[..., None])[..., 0]
-    gradient[0, index] += chain.initial @ values[0]
-    return 0.5 * float((residual * pulled).sum() + values[0] @ chain.initial @ values[0])
+@dataclass(frozen=True)
+class Process:
+    """The prior of an error or of an input: a chain of the S numbers at `index` [S] of every knot."""
+
+    chain: gauss_markov.Chain
+    index: NDArray[np.int64]
+
+    def add(self, values: Array, diagonal: Array, lower: Array, gradient: Array) -> float:
+        """Add the prior to the blocks and the gradient; returns half its squared residual. values: [T, S]."""
+        chain, index = self.chain, self.index
+        rows, columns = index[:, None], index[None, :]
+        weighted = chain.precision @ chain.transition
+        diagonal[1:, rows, columns] += chain.precision
+        diagonal[:-1, rows, columns] += np.swapaxes(chain.transition, 1, 2) @ weighted
+        diagonal[0][rows, columns] += chain.initial
+        lower[:, rows, columns] -= weighted
+        residual = values[1:] - (chain.transition @ values[:-1, :, None])[..., 0]
+        pulled = (chain.precision @ residual[..., None])[..., 0]
+        gradient[1:, index] += pulled
+        gradient[:-1, index] -= (np.swapaxes(chain.transition, 1, 2) @ pulled[..., None])[..., 0]
+        gradient[0, index] += chain.initial @ values[0]
+        return 0.5 * float((residual * pulled).sum() + values[0] @ chain.initial @ values[0])
+
+
+def input_processes(layout: Layout, hyperparameters: Hyperparameters) -> list[Process]:
+    """Return the priors of the unknown inputs."""
+    count, found = len(layout.channels), []
+    for j, channel in enumerate(layout.channels):
+        std, width = (each[channel.group] for each in (hyperparameters.input_std, hyperparameters.bandwidth_rad_s))
+        chain = gauss_markov.second_order(layout.knots.step_s, std=std, bandwidth_rad_s=width)
+        found.append(Process(chain, layout.inputs.start + np.array([j, count + j])))
+    return found
+
+
+def shared_processes(layout: Layout, hyperparameters: Hyperparameters) -> list[Process]:
+    """Return the priors of the errors that a frame's measurements share."""
+    found, step_s = [], layout.error_step_s
+    for j, time_s in enumerate(layout.problem.observation.process_time_s):
+        chain = gauss_markov.first_order(step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_s))
+        found.append(Process(chain, np.array([layout.shared.start + j])))
+    return found
 
 
 def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array) -> Unknowns:

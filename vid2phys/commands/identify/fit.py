@@ -291,6 +291,7 @@ def conclude(
         solution.null_directions,
         degrees or degrees_of_freedom(problem, len(solution.theta_names)),
         problem.priors,
+        solution.theta_parts,
     )
     covariance: Array | None = solution.covariance
     joint = intervals.posterior(solution.parameters, found, solution.theta_covariance)

@@ -148,7 +148,9 @@ def _result(
     problem = replace(problem, parameters=solution.parameters)
     seen, names = problem.observation, problem.parameters.free_names
     covariance, null = solution.theta_covariance, solution.null_directions
-    found = intervals.estimates(solution.parameters, names, covariance, null, freedom, problem.priors)
+    found = intervals.estimates(
+        solution.parameters, names, covariance, null, freedom, problem.priors, solution.theta_parts
+    )
     lines = intervals.identifiability(
         names, solution.null_directions, found, solution.parameters, remedies(inputs.system)
     )
