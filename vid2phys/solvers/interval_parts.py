@@ -47,19 +47,19 @@ def of_chain(
         covariance: [P, Q] of the clip's parameters with those whose variances are asked for.
     """
     gain = -solution @ covariance  # [T, n, Q], how far a unit force on each unknown moves the estimates
-    weight, zeros = hyperparameters.point_scale**-2.0, np.zeros_like(linear.lower)
-    of_measurements = arrow.Arrow(linear.diagonal_obs, zeros, linear.arrow_obs, linear.corner_obs)
-    known = np.diag(layout.problem.prior_precision(layout.theta_names))
-    of_motion = arrow.Arrow(linear.diagonal, linear.lower, linear.arrow, linear.corner - known)
-    of_shared = linear.diagonal_obs[:, layout.shared] @ gain + linear.arrow_obs[:, layout.shared] @ covariance
-    renewed = (weight * hyperparameters.shared_scale) ** 2 * (of_shared**2).sum(axis=(0, 1))
+    measured, *of_steps = (
+        arrow.squares(terms.matrix, gain, covariance) / std**2 for std, terms in linear.scaled(hyperparameters)
+    )
+    matrix, scale = linear.measurements.matrix, hyperparameters.shared_scale / hyperparameters.point_scale**2
+    of_shared = scale * (matrix.diagonal[:, layout.shared] @ gain + matrix.arrow[:, layout.shared] @ covariance)
+    renewed = (of_shared**2).sum(axis=(0, 1))
     lasting = _of_processes(shared_processes(layout, hyperparameters), gain)
+    of_inputs = _of_processes(input_processes(layout, hyperparameters), gain)
     return {
-        FRAME_NOISE: weight * arrow.squares(of_measurements, gain, covariance),
+        FRAME_NOISE: measured,
         SHARED_ERROR: renewed,
         CORRELATION: lasting - renewed,
-        UNKNOWN_FORCES: arrow.squares(of_motion, gain, covariance)
-        + _of_processes(input_processes(layout, hyperparameters), gain),
+        UNKNOWN_FORCES: np.sum(of_steps, axis=0) + of_inputs,
     }
 
 

@@ -344,7 +344,8 @@ class _Normals:
             chain = self.chains[g]
             linear = linearized(chain.layout, chain.point, chain.hyperparameters)
             normal = with_priors(linear, chain.layout, chain.point, chain.hyperparameters)
-            cost = normal.cost - linear.cost_obs / chain.hyperparameters.point_scale**2 + linear.cost_student
+            cost = normal.cost + linear.cost_student
+            cost -= linear.measurements.cost / chain.hyperparameters.point_scale**2
             self._cache[g] = _Evaluated(normal, cost)
         return self._cache[g]
 
