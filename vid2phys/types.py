@@ -472,7 +472,8 @@ class Estimate:
 
     identifiable: whether the data add to the prior, or to nothing where there is none. prior: mean and standard
     deviation that the fit began with, in the parameter's unit. parts: what the interval comes from, by name, as shares
-    of its variance that sum to 1 (`solvers.interval_parts`); empty where it was not split.
+    of its variance that sum to 1 (`solvers.interval_parts`); empty where it was not split. bootstrap: 95 % interval of
+    fits to measurements that were drawn again (`solvers.bootstrap`), None where none were.
     """
 
     name: str
@@ -484,6 +485,7 @@ class Estimate:
     source: str = "fitted"
     prior: tuple[float, float] | None = None
     parts: dict[str, float] = field(default_factory=dict)
+    bootstrap: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

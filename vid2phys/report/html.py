@@ -146,6 +146,8 @@ def _row(estimate: Estimate) -> Row:
         note = "at its bound"
     if estimate.prior is not None:
         note += f"; prior {estimate.prior[0]:.4g} +- {estimate.prior[1]:.2g}"
+    if estimate.bootstrap is not None:
+        note += f"; bootstrap {estimate.bootstrap[0]:.4g} to {estimate.bootstrap[1]:.4g}"
     fitted = estimate.source in ("fitted", "nuisance")
     return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, interval if fitted else "", note)
 

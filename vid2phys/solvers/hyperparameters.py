@@ -44,7 +44,7 @@ PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
 }
 STEP_PRIOR = 1.5  # spread of the logarithm of step_std
 SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
-_STEP_REACH = np.log(30.0)  # by how much step_std may be below its median; with less, descents take many steps
+STEP_REACH = np.log(30.0)  # by how much step_std may be below its median; with less, descents take many steps
 _ITERATIONS = 25
 _REACH = 3.0  # largest change of a logarithm in one round
 _DIFFERENCE = 1e-4
@@ -95,7 +95,7 @@ def maximize_evidence(
     for k in (-2, -1):
         bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
     for k, most in zip((-4, -3), np.log(list(STEP_STD.values())), strict=True):
-        bounds[k] = (most - _STEP_REACH, most)
+        bounds[k] = (most - STEP_REACH, most)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     kept.clear()

@@ -24,6 +24,7 @@ from vid2phys.solvers.hyperparameters import (
     prior_hyperparameters,
 )
 from vid2phys.solvers.least_squares import Settings, minimize
+from vid2phys.solvers.marginal_quantiles import marginal_quantiles
 from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.relevance import has_intermittent_inputs, with_relevance
@@ -55,7 +56,8 @@ class Smoothed:
     """A fit: the mode, the hyperparameters of each piece of the clip, marginal covariances and how it ended.
 
     covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
-    theta_covariance [P, P]; theta_parts: what its diagonal is made of (`interval_parts`); null_directions [*, P];
+    theta_covariance [P, P]; theta_parts: what its diagonal is made of (`interval_parts`); theta_quantiles [P]: see
+    `marginal_quantiles`, None where 1.96; null_directions [*, P];
     weights: [F, K] of the keypoints, or of the measured configuration of the frame.
     """
 
@@ -66,6 +68,7 @@ class Smoothed:
     input_std: Array
     theta_covariance: Array
     theta_parts: dict[str, Array]
+    theta_quantiles: Array | None
     null_directions: Array
     iterations: int
     converged: bool
@@ -140,7 +143,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             total, chains = total + used, _with_better_hyperparameters(join, chains)
             # these take the times of the forces as known: states keep the intervals without relevance
             _, input_stds, null = _marginals(join, chains)
-    parts = _parts(join, chains, null.covariance)
+    parts, quantiles = _parts(join, chains, null.covariance), _quantiles(join, chains) if rounds else None
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))
@@ -157,6 +160,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
                 input_std=at_knots(some, input_stds[these]),
                 theta_covariance=null.covariance[np.ix_(columns, columns)],
                 theta_parts={name: part[columns] for name, part in parts.items()},
+                theta_quantiles=quantiles,
                 null_directions=directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9],
                 iterations=total,
                 converged=converged,
@@ -260,6 +264,23 @@ def _parts(join: Join, chains: Sequence[Chain], covariance: Array) -> dict[str, 
         known = layout.problem.prior_precision(layout.theta_names)
         total[interval_parts.PRIOR] += known @ covariance[columns] ** 2
     return total
+
+
+def _quantiles(join: Join, chains: Sequence[Chain]) -> Array | None:
+    """Return quantiles [P] of all parameters over their standard deviations; None where these count as known.
+
+    They do without recorded actions, where forces are what is fitted, and for long clips or several.
+    """
+    chain = chains[0]
+    if len(chains) > 1 or chain.layout.problem.actions is None:
+        return None
+    _, _, references = _Normals(chains).reduced()
+
+    def variances(schur: Array) -> Array:
+        return np.diagonal(_null(join, chains, [schur], references).covariance)
+
+    linear = linearized(chain.layout, chain.point, chain.hyperparameters)
+    return marginal_quantiles(chain.layout, linear, chain.point, chain.hyperparameters, variances)
 
 
 def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
@@ -415,6 +436,7 @@ def solution(smoothed: Smoothed) -> Solution:
         theta_names=layout.theta_names,
         theta_covariance=smoothed.theta_covariance,
         theta_parts=smoothed.theta_parts,
+        theta_quantiles=smoothed.theta_quantiles,
         null_directions=smoothed.null_directions,
         iterations=smoothed.iterations,
         converged=smoothed.converged,
