@@ -471,7 +471,9 @@ class Estimate:
     """A parameter's value with its 95 % interval; infinite along directions the data do not determine.
 
     identifiable: whether the data add to the prior, or to nothing where there is none. prior: mean and standard
-    deviation that the fit began with, in the parameter's unit.
+    deviation that the fit began with, in the parameter's unit. parts: what the interval comes from, by name, as shares
+    of its variance that sum to 1 (`solvers.interval_parts`); empty where it was not split. bootstrap: 95 % interval of
+    fits to measurements that were drawn again (`solvers.bootstrap`), None where none were.
     """
 
     name: str
@@ -482,6 +484,8 @@ class Estimate:
     at_bound: bool = False
     source: str = "fitted"
     prior: tuple[float, float] | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    bootstrap: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

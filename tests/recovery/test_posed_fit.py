@@ -59,6 +59,7 @@ def check(
     found = configuration_shooting.solve(problem, body, start, rates)
     assert found.converged
     assert 0.85 < found.misfit < 1.15
+    assert sum(found.theta_parts.values()) == pytest.approx(np.diagonal(found.theta_covariance), rel=1e-3)
     for j, parameter in enumerate(p for p in found.parameters if p.free):
         std = float(found.theta_covariance[j, j]) ** 0.5
         error = parameter.to_free(parameter.value) - parameter.to_free(truth[parameter.name].value)

@@ -109,13 +109,13 @@ def test_a_pose_counts_as_much_as_the_keypoints_that_it_replaces() -> None:
         start = initial_unknowns(layout, moved, None)
         found.append(smoothing_model.linearized(layout, start, hyper))
     one, other = found
-    size = np.abs(one.diagonal_obs).max(axis=(0, 2)) ** 0.5
+    size = np.abs(one.measurements.matrix.diagonal).max(axis=(0, 2)) ** 0.5
     scale = np.maximum(size[:, None] * size, 1e-12)
-    assert (np.abs(one.diagonal_obs - other.diagonal_obs) / scale).max() < 2e-3
+    assert (np.abs(one.measurements.matrix.diagonal - other.measurements.matrix.diagonal) / scale).max() < 2e-3
     rows = size > 0.0
-    off = (one.gradient_obs - other.gradient_obs)[:, rows] / size[rows]
-    assert np.abs(off).max() < 0.02 * np.abs(one.gradient_obs[:, rows] / size[rows]).max()
-    assert one.cost_obs == pytest.approx(other.cost_obs, rel=0.02)
+    off = (one.measurements.gradient - other.measurements.gradient)[:, rows] / size[rows]
+    assert np.abs(off).max() < 0.02 * np.abs(one.measurements.gradient[:, rows] / size[rows]).max()
+    assert one.measurements.cost == pytest.approx(other.measurements.cost, rel=0.02)
 
 
 def test_single_frames_have_the_information_of_their_keypoints() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.commands.fit_parameters import INERTIA, fixed_parameters, read_parameters
+from vid2phys.commands.fit_parameters import DRAG, DRAG_PER_S, INERTIA, fixed_parameters, read_parameters
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
@@ -26,8 +26,11 @@ def test_mass_to_fit_starts_at_thrust_over_gravity_with_the_inertia_of_the_mesh(
     assert mass.free
     assert mass.value == pytest.approx(7.0 / 9.81)
     assert known.parameters["inertia_yy"].value == pytest.approx(0.006 * mass.value)
-    assert known.nuisance == INERTIA
+    assert known.nuisance == (*INERTIA, DRAG)
     assert not known.per_kilogram
+    assert known.priors[DRAG] == (0.0, pytest.approx(DRAG_PER_S * mass.value))
+    given = fixed_parameters(SYSTEM, SOLID, {"drag": 0.1}, ("mass",), RECORDED)
+    assert given.nuisance == INERTIA
 
 
 def test_given_values_are_kept_and_not_fitted() -> None:

@@ -14,10 +14,10 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
 from vid2phys.io.video import read_clip
-from vid2phys.report.html import _ranges, write_report
+from vid2phys.report.html import _ranges, widths, write_report
 from vid2phys.report.mesh_lines import Projected, Window, mesh_lines, project_vertices
 from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
-from vid2phys.types import Mesh
+from vid2phys.types import Estimate, Mesh
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +174,12 @@ def test_names_run_nothing_in_a_browser(tmp_path: Path, flight: Flight, browser:
 def test_ranges() -> None:
     assert _ranges([]) == ""
     assert _ranges([3, 4, 5, 9, 11, 12]) == "3-5, 9, 11-12"
+
+
+def test_widths_name_the_parts_of_an_interval() -> None:
+    parts = {"frame_noise": 0.3, "correlation": -0.1, "unknown_forces": 0.79, "prior": 0.01}
+    mass = Estimate("mass", "kg", 1.0, (0.9, 1.1), True, parts=parts)
+    given = Estimate("drag", "N s/m", 0.0, (0.0, 0.0), True, source="given")
+    assert widths([mass, given]) == [
+        "mass: 79 % unknown forces, 30 % noise of single frames, -10 % that these last from frame to frame"
+    ]

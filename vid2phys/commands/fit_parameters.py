@@ -23,6 +23,10 @@ T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
 NO_PRIORS = Priors()
 _LARGEST = 1e300  # of whole numbers, which a file may write without end
+DRAG = "drag"
+# Standard deviation of drag over mass: rotors slow a quadrotor at up to about half of its speed a second (Faessler et
+# al., "Differential flatness of quadrotor dynamics subject to rotor drag", 2018). Left out, it is an unknown force.
+DRAG_PER_S = 0.5
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
 
@@ -89,11 +93,14 @@ def fixed_parameters(
     parameters = parameters.with_values(values).with_values(meshed, source="mesh")
     if per_kilogram:
         parameters = Parameters(tuple(replace(p, source="default") if p.name == "mass" else p for p in parameters))
-    nuisance = tuple(n for n in INERTIA if n not in (*given, *fit)) if actions is not None else ()
+    unknown = [n for n in (*INERTIA, DRAG) if n in parameters.names and n not in (*given, *fit)]
+    nuisance = tuple(unknown) if actions is not None else ()
     if from_mesh:
         shape = "the mesh" if mass_properties.watertight else "the convex hull of the mesh"
         notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
-    priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance}
+    priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance if n != DRAG}
+    if DRAG in nuisance:
+        priors[DRAG] = (parameters[DRAG].value, DRAG_PER_S * values["mass"])
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))

@@ -188,12 +188,18 @@ def _estimates(data: dict[str, Any]) -> tuple[Estimate, ...]:
     """Return the estimates of what `_parameter` wrote, by name."""
     estimates = []
     for name, value in data.items():
-        low, high = value["ci95"]
-        interval = (-math.inf if low is None else low, math.inf if high is None else high)
         prior = (value["prior"]["mean"], value["prior"]["std"]) if "prior" in value else None
-        read = {"value": _number(value["value"]), "ci95": interval, "prior": prior}
-        estimates.append(Estimate(name, **(value | read)))
+        read = {"value": _number(value["value"]), "ci95": _interval(value["ci95"]), "prior": prior}
+        read["parts"] = value.get("interval_parts", {})
+        read["bootstrap"] = _interval(value["bootstrap_ci95"]) if "bootstrap_ci95" in value else None
+        kept = {key: item for key, item in value.items() if key not in ("interval_parts", "bootstrap_ci95")}
+        estimates.append(Estimate(name, **(kept | read)))
     return tuple(estimates)
+
+
+def _interval(ends: list[float | None]) -> tuple[float, float]:
+    low, high = ends
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _posterior(data: dict[str, Any] | None) -> Posterior | None:
@@ -255,6 +261,8 @@ def _parameter(estimate: Estimate) -> dict[str, Any]:
         "at_bound": estimate.at_bound,
         "source": estimate.source,
         **({"prior": {"mean": estimate.prior[0], "std": estimate.prior[1]}} if estimate.prior else {}),
+        **({"interval_parts": estimate.parts} if estimate.parts else {}),
+        **({"bootstrap_ci95": list(estimate.bootstrap)} if estimate.bootstrap else {}),
     }
 
 

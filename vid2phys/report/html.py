@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ from vid2phys.report.interactive import plotly_js, specification
 from vid2phys.types import Camera, Estimate, Result
 
 _EMBEDDED_VIDEO_BYTES = 8_000_000
+_PARTS = {
+    "frame_noise": "noise of single frames",
+    "shared_error": "errors that a whole frame shares",
+    "correlation": "that these last from frame to frame",
+    "unknown_forces": "unknown forces",
+    "prior": "priors",
+    "misfit": "what the model leaves unexplained",
+    "model_error": "difference between two models of the body",
+}
+_SMALL_PART = 0.02  # of a variance: smaller parts are not named
 _MOST_POINTS = 4000  # of a curve: trajectory.csv and actions.csv have all
 
 
@@ -63,6 +74,7 @@ def write_report(
         title=title,
         result=result,
         rows=[_row(estimate) for estimate in result.parameters],
+        widths=widths(result.parameters),
         frames=len(result.trajectory.times_s),
         lost=_ranges(lost.tolist()),
         lost_count=len(lost),
@@ -134,8 +146,21 @@ def _row(estimate: Estimate) -> Row:
         note = "at its bound"
     if estimate.prior is not None:
         note += f"; prior {estimate.prior[0]:.4g} +- {estimate.prior[1]:.2g}"
+    if estimate.bootstrap is not None:
+        note += f"; bootstrap {estimate.bootstrap[0]:.4g} to {estimate.bootstrap[1]:.4g}"
     fitted = estimate.source in ("fitted", "nuisance")
     return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, interval if fitted else "", note)
+
+
+def widths(parameters: Sequence[Estimate]) -> list[str]:
+    """Return a line for each interval on what its variance comes from, the largest part first."""
+    lines = []
+    for estimate in parameters:
+        parts = sorted(estimate.parts.items(), key=lambda part: -abs(part[1]))
+        named = [f"{_text(round(100.0 * share))} % {_PARTS[name]}" for name, share in parts if abs(share) > _SMALL_PART]
+        if named:
+            lines.append(f"{estimate.name}: {', '.join(named)}")
+    return lines
 
 
 def _ranges(indices: list[int]) -> str:

@@ -166,3 +166,11 @@ def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> tuple[Array, 
     spread = solution @ covariance
     blocks += spread @ np.swapaxes(solution, 1, 2)
     return blocks, below + spread[1:] @ np.swapaxes(solution[:-1], 1, 2)
+
+
+def squares(matrix: Arrow, chain: Array, parameters: Array) -> Array:
+    """Return v' M v for each column v of (chain [T, n, Q], parameters [P, Q]) and a matrix M of these blocks: [Q]."""
+    found = np.einsum("kiq,kij,kjq->q", chain, matrix.diagonal, chain, optimize=True)
+    found += 2.0 * np.einsum("kiq,kij,kjq->q", chain[1:], matrix.lower, chain[:-1], optimize=True)
+    found += 2.0 * np.einsum("kiq,kip,pq->q", chain, matrix.arrow, parameters, optimize=True)
+    return np.asarray(found + np.einsum("pq,pr,rq->q", parameters, matrix.corner, parameters))

@@ -14,6 +14,7 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
+from vid2phys.solvers import interval_parts
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.measurements import Errors, residuals
 from vid2phys.solvers.problem import Problem
@@ -26,7 +27,8 @@ class ClipResiduals(BatchedMotionLoss):
 
     def __init__(self, problem: Problem, weights: Array) -> None:
         """Factor the covariance. weights: [F, N], factors of the information of each number."""
-        self._problem, errors = problem, Errors.of(problem.observation)
+        self._problem, self._errors = problem, Errors.of(problem.observation)
+        errors = self._errors
         self._kept = errors.used.ravel()
         self._scale = np.sqrt(weights.ravel()[self._kept])
         self._root = np.linalg.cholesky(errors.of_clip()[np.ix_(self._kept, self._kept)])
@@ -48,6 +50,14 @@ class ClipResiduals(BatchedMotionLoss):
     def batched_residuals(self, motions: Tensor) -> Tensor:
         """See `rollout_fit.MotionLoss.batched_residuals`; not differentiable."""
         return torch.from_numpy(self.whitened(residuals(self._problem, self._problem.parameters, motions.numpy())))
+
+    def variances(self, gain: Array) -> dict[str, Array]:
+        """Return what the variances [Q] of estimates are made of, which move by gain [Q, R] times the residuals."""
+        shape = self._errors.used.shape
+        of_kept = solve_triangular(self._root, gain.T, lower=True, trans="T", check_finite=False).T
+        of_all = np.zeros((len(gain), self._kept.size))
+        of_all[:, self._kept] = of_kept
+        return interval_parts.of_measurements(self._errors, of_all.reshape(len(gain), *shape))
 
     def whitened(self, off: Array) -> Array:
         """Return residuals [B, R] of unit variance of predicted minus measured numbers [B, F, N]."""

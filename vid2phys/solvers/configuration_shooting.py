@@ -14,7 +14,7 @@ Limits: deterministic, with known actions; for clips of a body whose base and ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import camera_parameters, least_squares
+from vid2phys.solvers import camera_parameters, interval_parts, least_squares
 from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.least_squares import (
     DenseModel,
@@ -54,7 +54,8 @@ class ConfigurationSolution:
     states [F, N]; start [2 D], configuration and rates at the first frame; controls [F - 1, M]; parameters: all, with
     fitted values; theta_covariance [P, P] and null_directions [*, P] in solver coordinates; state_covariance [F, D, D]
     in the tangent space, None for bodies of many vertices. misfit: root mean square of whitened residuals, 1 where the
-    model explains what was seen.
+    model explains what was seen. theta_parts: what the diagonal of theta_covariance is made of, [P] each
+    (`interval_parts`).
     """
 
     states: Array
@@ -68,6 +69,7 @@ class ConfigurationSolution:
     converged: bool
     loss: float
     misfit: float
+    theta_parts: dict[str, Array] = field(default_factory=dict)
 
 
 _MOST_STATES = 200  # for which a solution has the covariance
@@ -282,7 +284,7 @@ def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
 @dataclass(frozen=True)
 class _Part:
     """A clip's cost, gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences
-    [U, T, N], and the sum of weighted squared residuals with their number."""
+    [U, T, N], the sum of weighted squared residuals with their number, and derivatives [U, R] of the whitened ones."""
 
     cost: float
     gradient: Array
@@ -291,6 +293,7 @@ class _Part:
     slopes: Array
     squares: float
     count: float
+    white: Array
 
 
 def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
@@ -311,7 +314,7 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     seen = float(setup.count[:frames].sum() if setup.whole is None else white.shape[-1])
     cost += 0.5 * float((off**2).sum())
     slopes = per_scale * (states[1 : 1 + count] - states[1 + count :])
-    return _Part(cost, gradient, information, states[0], slopes, squares, seen)
+    return _Part(cost, gradient, information, states[0], slopes, squares, seen, slope.reshape(count, -1))
 
 
 def _moved_by_steps(setup: _Setup, unknowns: Array) -> tuple[Array, Array]:
@@ -400,6 +403,9 @@ def _solutions(
     # unexplained residuals widen the covariance, and so do errors that last for the whole clip
     lasting = max(float(setup.problem.observation.swing_scale) for setup in setups)
     spread = lasting**2 * max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
+    of_theta = _theta_parts(setups, dense, parts, full)
+    if of_theta:
+        of_theta[interval_parts.MISFIT] = (spread - 1.0) * np.diagonal(null.covariance)
     solutions = []
     for clip, (setup, part) in enumerate(zip(setups, parts, strict=True)):
         knots, covariance = setup.knots, None
@@ -420,6 +426,26 @@ def _solutions(
                 converged,
                 loss,
                 float(np.sqrt(part.squares / max(1.0, part.count - size - len(point.theta)))),
+                of_theta,
             )
         )
     return solutions
+
+
+def _theta_parts(setups: Sequence[_Setup], dense: Dense, parts: Sequence[_Part], full: Array) -> dict[str, Array]:
+    """Return what the variances of the parameters are made of, [P] each; nothing for fits to single frames.
+
+    full: [U, U] covariance of all unknowns.
+    """
+    of_theta, size = full[dense.starts :], dense.starts // len(setups)
+    known = setups[0].problem.prior_precision(setups[0].problem.parameters.free_names)
+    # the start of a clip has a prior of unit precision
+    of_priors = of_theta[:, dense.starts :] ** 2 @ known + (of_theta[:, : dense.starts] ** 2).sum(axis=1)
+    total = {interval_parts.PRIOR: of_priors}
+    for clip, (setup, part) in enumerate(zip(setups, parts, strict=True)):
+        if setup.whole is None:
+            return {}
+        mine = np.concatenate([of_theta[:, clip * size : (clip + 1) * size], of_theta[:, dense.starts :]], axis=1)
+        for name, variances in setup.whole.variances(mine @ part.white).items():
+            total[name] = total.get(name, 0.0) + variances
+    return total

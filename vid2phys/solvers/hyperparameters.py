@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from vid2phys.solvers import arrow, gauss_markov
-from vid2phys.solvers.smoothing_model import Hyperparameters, Layout, Linear, Normal, Unknowns, linearized, with_priors
+from vid2phys.solvers.smoothing_model import (
+    STEP_STD,
+    Hyperparameters,
+    Layout,
+    Linear,
+    Normal,
+    Terms,
+    Unknowns,
+    linearized,
+    with_priors,
+)
 from vid2phys.types import Array
 
 # Priors of the hyperparameters: medians and spreads (natural logarithm) of standard deviation and bandwidth.
@@ -32,7 +42,9 @@ PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "action_force": ((5.0, 2.0), (15.0, 1.0)),  # on a thrown, pushed or hand-held body, which may hit something
     "action_torque": ((50.0, 2.0), (15.0, 1.0)),
 }
+STEP_PRIOR = 1.5  # spread of the logarithm of step_std
 SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
+STEP_REACH = np.log(30.0)  # by how much step_std may be below its median; with less, descents take many steps
 _ITERATIONS = 25
 _REACH = 3.0  # largest change of a logarithm in one round
 _DIFFERENCE = 1e-4
@@ -82,6 +94,8 @@ def maximize_evidence(
     # their scales are never below the calibrated ones
     for k in (-2, -1):
         bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
+    for k, most in zip((-4, -3), np.log(list(STEP_STD.values())), strict=True):
+        bounds[k] = (most - STEP_REACH, most)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     kept.clear()
@@ -119,13 +133,13 @@ def evidence_and_gradient(
     information = np.linalg.eigvalsh(factor.schur)[len(factor.schur) - rank :]
     logdet = factor.chain_logdet + float(np.log(np.maximum(information, 1e-300)).sum())
     value = -(normal.cost - gained) - 0.5 * logdet + 0.5 * normal.prior_logdet
-    value -= linear.observations * np.log(hyperparameters.point_scale)
     blocks, below = arrow.marginals(normal.matrix, factor, null.covariance)
     prior, prior_gradient = _log_prior(hyperparameters)
     gradient = _input_gradients(layout, point.inputs - chain[:, layout.inputs], blocks, below, hyperparameters)
     across = -factor.arrow_solution @ null.covariance
-    of_theta = _theta_gain(linear, chain, theta, across, null.covariance)
-    gradient = np.append(gradient, _point_gradient(linear, -chain, blocks, of_theta, hyperparameters.point_scale))
+    after = _After((-chain, -theta), arrow.Arrow(blocks, below, across, null.covariance))
+    by_point, *by_step = (after.gradient(terms, std) for std, terms in linear.scaled(hyperparameters))
+    gradient = np.append(gradient, [*by_step, by_point])
     shared = point.shared - chain[:, layout.shared]
     gradient = np.append(gradient, _shared_gradient(layout, shared, blocks, below, hyperparameters.shared_scale))
     return value + prior, gradient + prior_gradient
@@ -169,21 +183,22 @@ def parameter_null(layout: Layout, normal: Normal, factor: arrow.Factor) -> arro
     return arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner), prior=precision)
 
 
-def _theta_gain(linear: Linear, chain: Array, theta: Array, across: Array, covariance: Array) -> float:
-    """Return the part of the parameters in the expected cost of measurements after the step (-chain, -theta).
+@dataclass(frozen=True)
+class _After:
+    """The posterior: the step to its mean (chain [T, n], theta [P]), and its covariances, laid out as an arrow."""
 
-    across: [T, n, P] covariance of the chain with theta. covariance: [P, P].
-    """
-    change = -float(linear.gradient_theta_obs @ theta) + 0.5 * float(theta @ linear.corner_obs @ theta)
-    change += float(np.einsum("ki,kip,p->", chain, linear.arrow_obs, theta))
-    return change + float((linear.arrow_obs * across).sum() + 0.5 * (linear.corner_obs * covariance).sum())
+    step: tuple[Array, Array]
+    covariance: arrow.Arrow
 
-
-def _point_gradient(linear: Linear, step: Array, blocks: Array, of_theta: float, scale: float) -> float:
-    moved = (linear.diagonal_obs @ step[..., None])[..., 0]
-    cost = linear.cost_obs + float((linear.gradient_obs * step).sum() + 0.5 * (step * moved).sum())
-    spread = 0.5 * float((blocks * linear.diagonal_obs).sum())
-    return 2.0 * (cost + spread + of_theta) / scale**2 - linear.observations
+    def gradient(self, terms: Terms, std: float) -> float:
+        """Return the derivative of the expected log density of residuals by the logarithm of their deviation `std`."""
+        chain, theta = self.step
+        matrix, known = terms.matrix, self.covariance
+        slope = float((terms.gradient * chain).sum() + terms.gradient_theta @ theta)
+        bent = float(arrow.squares(matrix, chain[..., None], theta[:, None])[0])
+        spread = float((matrix.diagonal * known.diagonal).sum() + 2.0 * (matrix.lower * known.lower).sum())
+        spread += float(2.0 * (matrix.arrow * known.arrow).sum() + (matrix.corner * known.corner).sum())
+        return 2.0 * (terms.cost + slope + 0.5 * (bent + spread)) / std**2 - terms.count
 
 
 def _differences(gain: Callable[[Array], float], count: int) -> Array:
@@ -218,16 +233,19 @@ class _Moments:
 
 def _log_prior(hyperparameters: Hyperparameters) -> tuple[float, Array]:
     groups = sorted(hyperparameters.input_std)
-    medians = [PRIORS[g][i][0] for i in (0, 1) for g in groups] + [1.0, 1.0]
-    spreads = np.array([PRIORS[g][i][1] for i in (0, 1) for g in groups] + [SCALE_PRIOR, SCALE_PRIOR])
+    medians = [*(PRIORS[g][i][0] for i in (0, 1) for g in groups), *STEP_STD.values(), 1.0, 1.0]
+    spreads = np.array(
+        [*(PRIORS[g][i][1] for i in (0, 1) for g in groups), *[STEP_PRIOR] * len(STEP_STD), *[SCALE_PRIOR] * 2]
+    )
     off = (pack(hyperparameters) - np.log(medians)) / spreads
     return -0.5 * float(off @ off), -off / spreads
 
 
 def pack(hyperparameters: Hyperparameters) -> Array:
-    """Return logarithms: standard deviations, bandwidths, groups in alphabetical order, then the two scales."""
+    """Return logarithms: standard deviations and bandwidths, groups in alphabetical order, steps, then the scales."""
     groups = sorted(hyperparameters.input_std)
     values = [hyperparameters.input_std[g] for g in groups] + [hyperparameters.bandwidth_rad_s[g] for g in groups]
+    values += [hyperparameters.step_std[group] for group in STEP_STD]
     return np.log([*values, hyperparameters.point_scale, hyperparameters.shared_scale])
 
 
@@ -240,4 +258,5 @@ def unpack(vector: Array, like: Hyperparameters) -> Hyperparameters:
         dict(zip(groups, values[count : 2 * count], strict=True)),
         float(values[-2]),
         float(values[-1]),
+        dict(zip(STEP_STD, values[-4:-2].tolist(), strict=True)),
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import t as student_t
 
+from vid2phys.solvers import interval_parts
 from vid2phys.types import Array, Estimate, Parameter, Parameters, Posterior
 
 NOTHING_NEW = 0.98  # width over that of the prior, above which the clip adds nothing
@@ -48,20 +49,26 @@ def estimates(
     null_directions: Array,
     degrees: float,
     priors: dict[str, tuple[float, float]] | None = None,
+    parts: Mapping[str, Array] | None = None,
+    quantiles: Array | None = None,
 ) -> tuple[Estimate, ...]:
     """Return estimates of all parameters: fitted ones with 95 % t-intervals, the others as given.
 
     covariance [P, P] and null_directions [*, P] are in solver coordinates, in the order of the free parameters; further
-    columns are ignored. degrees: of freedom of the fit. priors: as those of a `Problem`. A parameter whose interval is
-    as wide as its prior is not identifiable: the data add nothing.
+    columns are ignored. degrees: of freedom of the fit. priors: as those of a `Problem`. A
+    parameter whose interval is as wide as its prior is not identifiable: the data add nothing. parts: what the diagonal
+    of the covariance is made of, [P] each (`interval_parts`). quantiles: half widths [P] over standard deviations
+    (`marginal_quantiles`); None for those of Student's t.
     """
     quantile = float(student_t.ppf(0.975, max(degrees, 1.0)))
+    quantiles = np.full(len(covariance), quantile) if quantiles is None else quantiles
     found: dict[str, Estimate] = {}
     free = [p for p in parameters if p.free]
     for j, parameter in enumerate(free):
         null = len(null_directions) > 0 and bool(np.abs(null_directions[:, j]).max() > 1e-3)
         prior = (priors or {}).get(parameter.name)
-        found[parameter.name] = _estimate(parameter, float(covariance[j, j]) ** 0.5, null, quantile, prior)
+        estimate = _estimate(parameter, float(covariance[j, j]) ** 0.5, null, float(quantiles[j]), prior)
+        found[parameter.name] = estimate if null else replace(estimate, parts=interval_parts.shares(parts or {}, j))
     rest = {p.name: Estimate(p.name, p.unit, p.value, (p.value, p.value), True, source=p.source) for p in parameters}
     return tuple(
         found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, least_squares
+from vid2phys.solvers import arrow, interval_parts, least_squares
 from vid2phys.solvers.hyperparameters import (
     change,
     geometric_mean,
@@ -24,6 +24,7 @@ from vid2phys.solvers.hyperparameters import (
     prior_hyperparameters,
 )
 from vid2phys.solvers.least_squares import Settings, minimize
+from vid2phys.solvers.marginal_quantiles import marginal_quantiles
 from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.relevance import has_intermittent_inputs, with_relevance
@@ -55,8 +56,9 @@ class Smoothed:
     """A fit: the mode, the hyperparameters of each piece of the clip, marginal covariances and how it ended.
 
     covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
-    theta_covariance [P, P]; null_directions [*, P]; weights: [F, K] of the keypoints, or of
-    the measured configuration of the frame.
+    theta_covariance [P, P]; theta_parts: what its diagonal is made of (`interval_parts`); theta_quantiles [P]: see
+    `marginal_quantiles`, None where 1.96; null_directions [*, P];
+    weights: [F, K] of the keypoints, or of the measured configuration of the frame.
     """
 
     layout: Layout
@@ -65,6 +67,8 @@ class Smoothed:
     covariance: Array
     input_std: Array
     theta_covariance: Array
+    theta_parts: dict[str, Array]
+    theta_quantiles: Array | None
     null_directions: Array
     iterations: int
     converged: bool
@@ -139,6 +143,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             total, chains = total + used, _with_better_hyperparameters(join, chains)
             # these take the times of the forces as known: states keep the intervals without relevance
             _, input_stds, null = _marginals(join, chains)
+    parts, quantiles = _parts(join, chains, null.covariance), _quantiles(join, chains) if rounds else None
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))
@@ -154,6 +159,8 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
                 covariance=at_knots(some, covariances[these]),
                 input_std=at_knots(some, input_stds[these]),
                 theta_covariance=null.covariance[np.ix_(columns, columns)],
+                theta_parts={name: part[columns] for name, part in parts.items()},
+                theta_quantiles=quantiles,
                 null_directions=directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9],
                 iterations=total,
                 converged=converged,
@@ -244,6 +251,38 @@ def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], list[A
     return covariances, input_stds, null
 
 
+def _parts(join: Join, chains: Sequence[Chain], covariance: Array) -> dict[str, Array]:
+    """Return what the variances of all parameters are made of, [P] each; a piece counts with its share of frames."""
+    total = {name: np.zeros(len(covariance)) for name in interval_parts.OF_CHAIN}
+    normals = _Normals(chains)
+    for g, (chain, columns) in enumerate(zip(chains, join.columns, strict=True)):
+        layout, solution = chain.layout, normals.factored(g)[1].arrow_solution
+        linear = linearized(layout, chain.point, chain.hyperparameters)
+        of_chain = interval_parts.of_chain(layout, linear, chain.hyperparameters, solution, covariance[columns])
+        for name, part in of_chain.items():
+            total[name] += chain.share * part
+        known = layout.problem.prior_precision(layout.theta_names)
+        total[interval_parts.PRIOR] += known @ covariance[columns] ** 2
+    return total
+
+
+def _quantiles(join: Join, chains: Sequence[Chain]) -> Array | None:
+    """Return quantiles [P] of all parameters over their standard deviations; None where these count as known.
+
+    They do without recorded actions, where forces are what is fitted, and for long clips or several.
+    """
+    chain = chains[0]
+    if len(chains) > 1 or chain.layout.problem.actions is None:
+        return None
+    _, _, references = _Normals(chains).reduced()
+
+    def variances(schur: Array) -> Array:
+        return np.diagonal(_null(join, chains, [schur], references).covariance)
+
+    linear = linearized(chain.layout, chain.point, chain.hyperparameters)
+    return marginal_quantiles(chain.layout, linear, chain.point, chain.hyperparameters, variances)
+
+
 def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
     """Return the covariance of all parameters of several chains, and what none of them determines."""
     known = [chain.layout.problem.prior_precision(chain.layout.theta_names) for chain in chains]
@@ -326,7 +365,8 @@ class _Normals:
             chain = self.chains[g]
             linear = linearized(chain.layout, chain.point, chain.hyperparameters)
             normal = with_priors(linear, chain.layout, chain.point, chain.hyperparameters)
-            cost = normal.cost - linear.cost_obs / chain.hyperparameters.point_scale**2 + linear.cost_student
+            cost = normal.cost + linear.cost_student
+            cost -= linear.measurements.cost / chain.hyperparameters.point_scale**2
             self._cache[g] = _Evaluated(normal, cost)
         return self._cache[g]
 
@@ -395,6 +435,8 @@ def solution(smoothed: Smoothed) -> Solution:
         parameters=layout.parameters(point.theta),
         theta_names=layout.theta_names,
         theta_covariance=smoothed.theta_covariance,
+        theta_parts=smoothed.theta_parts,
+        theta_quantiles=smoothed.theta_quantiles,
         null_directions=smoothed.null_directions,
         iterations=smoothed.iterations,
         converged=smoothed.converged,

@@ -21,20 +21,25 @@ from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
 
-FORCE_FLOOR = 0.01  # m/s^2 sqrt(s): white acceleration that keeps a step invertible
-TORQUE_FLOOR = 0.2  # rad/s^2 sqrt(s)
+FORCE, TORQUE = "force", "torque"
+# densities of the white accelerations that no input explains, m/s^2 sqrt(s) and rad/s^2 sqrt(s), at most
+STEP_STD = {FORCE: 0.01, TORQUE: 0.2}
 DELAY_PRIOR_S = 0.02
 LAG_PRIOR = (np.log(0.02), 1.0)
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """All positive: standard deviation and bandwidth of each input group, scales of the observation errors."""
+    """All positive: standard deviation and bandwidth of each input group, scales of the observation errors.
+
+    step_std: densities of the white accelerations of each step, by `FORCE` and `TORQUE`.
+    """
 
     input_std: dict[str, float]
     bandwidth_rad_s: dict[str, float]
     point_scale: float = 1.0
     shared_scale: float = 1.0
+    step_std: dict[str, float] = field(default_factory=lambda: dict(STEP_STD))
 
 
 @dataclass(frozen=True)
@@ -104,29 +109,50 @@ class Layout:
 
 
 @dataclass
-class Linear:
-    """Normal equations at a point, without the priors that depend on `Hyperparameters`.
+class Terms:
+    """Normal equations of the residuals of one kind: the blocks of an `arrow.Arrow`, gradients, half their squares.
 
-    *_obs: from measurements, to be divided by point_scale^2; the others as they are. cost_*: half the squared
-    residuals.
+    count: of the residuals.
     """
 
-    diagonal_obs: Array
-    arrow_obs: Array
-    corner_obs: Array
-    gradient_obs: Array
-    gradient_theta_obs: Array
-    diagonal: Array
-    lower: Array
-    arrow: Array
-    corner: Array
+    matrix: arrow.Arrow
     gradient: Array
     gradient_theta: Array
-    cost_obs: float
-    cost_student: float
+    cost: float = 0.0
+    count: float = 0.0
+
+    @staticmethod
+    def none(layout: Layout) -> Terms:
+        """Return zeros."""
+        steps, size, count = len(layout.knots.times_s), layout.shared.stop, len(layout.theta_names)
+        matrix = arrow.Arrow(
+            *(np.zeros((steps, size, size)), np.zeros((steps - 1, size, size))),
+            *(np.zeros((steps, size, count)), np.zeros((count, count))),
+        )
+        return Terms(matrix, np.zeros((steps, size)), np.zeros(count))
+
+
+@dataclass
+class Linear:
+    """Normal equations at a point, without the priors of the processes.
+
+    measurements: to be divided by point_scale^2. steps: of the motion from knot to knot, by `FORCE` and `TORQUE`, to be
+    divided by the squares of step_std. corner, gradient_theta, cost: what is known of the parameters otherwise.
+    cost_student: of the measurements, robust. weights: [F, K].
+    """
+
+    measurements: Terms
+    steps: dict[str, Terms]
+    corner: Array
+    gradient_theta: Array
     cost: float
-    observations: float
+    cost_student: float
     weights: Array = field(repr=False)
+
+    def scaled(self, hyperparameters: Hyperparameters) -> list[tuple[float, Terms]]:
+        """Return the terms of all residuals with their standard deviations, by which they are still to be divided."""
+        steps = [(hyperparameters.step_std[group], terms) for group, terms in self.steps.items()]
+        return [(hyperparameters.point_scale, self.measurements), *steps]
 
 
 def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
@@ -163,54 +189,59 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
 
 def linearized(layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> Linear:
     """Return residuals and normal equations of measurements, dynamics and fixed priors at a point."""
-    problem, knots, d = layout.problem, layout.knots, layout.tangent
-    steps, size, count = len(knots.times_s), layout.shared.stop, len(point.theta)
+    count = len(point.theta)
     linear = Linear(
-        diagonal_obs=np.zeros((steps, size, size)), arrow_obs=np.zeros((steps, size, count)),
-        corner_obs=np.zeros((count, count)), gradient_obs=np.zeros((steps, size)), gradient_theta_obs=np.zeros(count),
-        diagonal=np.zeros((steps, size, size)), lower=np.zeros((steps - 1, size, size)),
-        arrow=np.zeros((steps, size, count)), corner=np.zeros((count, count)),
-        gradient=np.zeros((steps, size)), gradient_theta=np.zeros(count),
-        cost_obs=0.0, cost_student=0.0, cost=0.0, observations=0.0,
-        weights=np.ones(problem.observation.visible.shape),
+        measurements=Terms.none(layout), steps=_steps(layout, point),
+        corner=np.zeros((count, count)), gradient_theta=np.zeros(count), cost=0.0, cost_student=0.0,
+        weights=np.ones(layout.problem.observation.visible.shape),
     )  # fmt: skip
     for factor in measurement_factors(layout, point):
         _add_measurements(linear, layout, factor, hyperparameters.point_scale)
+    _add_theta_priors(linear, layout, point)
+    return linear
 
+
+def _steps(layout: Layout, point: Unknowns) -> dict[str, Terms]:
+    """Return the steps of the motion under white accelerations of unit density, those of forces and of torques."""
+    problem, knots, d = layout.problem, layout.knots, layout.tangent
     controls, by_theta, by_input = controls_of(layout, point)
     parameters = layout.parameters(point.theta)
     system_vector = camera_parameters.system_vector(parameters)
     step = linearize(problem.system, point.states[:-1], controls, system_vector, knots.step_s, substeps=2)
     residual = problem.system.local(step.next_states, point.states[1:])
     free = [i for i in parameters.free_indices if i < len(system_vector)]
-    to_here = np.zeros((steps - 1, d, size))
+    to_here = np.zeros((*residual.shape, layout.shared.stop))
     to_here[:, :, :d] = -step.A
     to_here[:, :, layout.inputs.start : layout.inputs.start + len(layout.channels)] = -step.B @ by_input
     to_theta = -step.B @ by_theta
     to_theta[:, :, : len(free)] -= step.C[:, :, free] * parameters.slopes[free]
-    weight = _step_precision(knots.step_s, d)
-    weighted = weight @ residual[..., None]
-    weighted_here, weighted_theta = weight @ to_here, weight @ to_theta
-    transposed = np.swapaxes(to_here, 1, 2)
-    linear.diagonal[:-1] += transposed @ weighted_here
-    linear.diagonal[1:, :d, :d] += weight
-    linear.lower[:, :d, :] += weighted_here
-    linear.arrow[:-1] += transposed @ weighted_theta
-    linear.arrow[1:, :d] += weighted_theta
-    linear.corner += np.einsum("kip,kiq->pq", to_theta, weighted_theta)
-    linear.gradient[:-1] += (transposed @ weighted)[..., 0]
-    linear.gradient[1:, :d] += weighted[..., 0]
-    linear.gradient_theta += np.einsum("kip,ki->p", to_theta, weighted[..., 0])
-    linear.cost += 0.5 * float(np.einsum("ki,kij,kj->", residual, weight, residual))
-    _add_theta_priors(linear, layout, point)
-    return linear
+    axes = np.arange(d // 2).reshape(2, -1)  # of positions, then of rotations; their rates follow
+    found = {}
+    for group, these in zip((FORCE, TORQUE), axes, strict=True):
+        rows = np.concatenate([these, these + d // 2])
+        weight = gauss_markov.white_acceleration_precision(knots.step_s, density=np.ones(len(these)))
+        terms = Terms.none(layout)
+        _add_steps(terms, rows, (residual[:, rows], to_here[:, rows], to_theta[:, rows]), weight)
+        found[group] = terms
+    return found
 
 
-def _step_precision(step_s: Array, tangent: int) -> Array:
-    """Return the precision of a rigid body's step: white linear and angular acceleration, [T, 12, 12]."""
-    axes = tangent // 2
-    density = np.repeat([FORCE_FLOOR, TORQUE_FLOOR], axes // 2)
-    return gauss_markov.white_acceleration_precision(step_s, density=density)
+def _add_steps(terms: Terms, rows: NDArray[np.int64], part: tuple[Array, Array, Array], weight: Array) -> None:
+    """Add residuals [T - 1, R] at the rows of the next knot, their derivatives by knot and theta, and precision."""
+    residual, to_here, to_theta = part
+    matrix, transposed = terms.matrix, np.swapaxes(to_here, 1, 2)
+    weighted, weighted_here, weighted_theta = weight @ residual[..., None], weight @ to_here, weight @ to_theta
+    matrix.diagonal[:-1] += transposed @ weighted_here
+    matrix.diagonal[1:, rows[:, None], rows] += weight
+    matrix.lower[:, rows] += weighted_here
+    matrix.arrow[:-1] += transposed @ weighted_theta
+    matrix.arrow[1:, rows] += weighted_theta
+    matrix.corner[:] += np.einsum("kip,kiq->pq", to_theta, weighted_theta)
+    terms.gradient[:-1] += (transposed @ weighted)[..., 0]
+    terms.gradient[1:, rows] += weighted[..., 0]
+    terms.gradient_theta += np.einsum("kip,ki->p", to_theta, weighted[..., 0])
+    terms.cost += 0.5 * float((residual * weighted[..., 0]).sum())
+    terms.count += residual.size
 
 
 @dataclass(frozen=True)
@@ -268,27 +299,28 @@ def _factor(
 
 def _add_measurements(linear: Linear, layout: Layout, factor: Factor, point_scale: float) -> None:
     """Add one kind of measurements, with a Student-t cost: of M numbers as of M / 2 keypoints that agree alike."""
+    terms, matrix = linear.measurements, linear.measurements.matrix
     residual, to_camera = factor.residual, factor.by_camera
     pairs = 0.5 * residual.shape[-1]
     distance = factor.distance / point_scale**2
     weights = (STUDENT_DOF + 2.0) / (STUDENT_DOF + distance)
-    jacobian = np.zeros((*residual.shape, linear.gradient.shape[1]))
+    jacobian = np.zeros((*residual.shape, terms.gradient.shape[1]))
     jacobian[..., : layout.tangent] = factor.by_state
     jacobian[..., layout.shared] = factor.by_shared
     frames = layout.knots.frame_knot
     weighted = weights[..., None] * residual
-    linear.diagonal_obs[frames] += np.einsum("fkim,fk,fkin->fmn", jacobian, weights, jacobian, optimize=True)
-    linear.gradient_obs[frames] += np.einsum("fkim,fki->fm", jacobian, weighted)
+    matrix.diagonal[frames] += np.einsum("fkim,fk,fkin->fmn", jacobian, weights, jacobian, optimize=True)
+    terms.gradient[frames] += np.einsum("fkim,fki->fm", jacobian, weighted)
     if to_camera.shape[-1]:
         end = len(layout.parameter_names)
         here = slice(end - to_camera.shape[-1], end)
-        linear.arrow_obs[frames, :, here] += np.einsum("fkim,fk,fkip->fmp", jacobian, weights, to_camera, optimize=True)
-        linear.corner_obs[here, here] += np.einsum("fkip,fk,fkiq->pq", to_camera, weights, to_camera, optimize=True)
-        linear.gradient_theta_obs[here] += np.einsum("fkip,fki->p", to_camera, weighted)
-    linear.cost_obs += 0.5 * float((weighted * residual).sum())
+        matrix.arrow[frames, :, here] += np.einsum("fkim,fk,fkip->fmp", jacobian, weights, to_camera, optimize=True)
+        matrix.corner[here, here] += np.einsum("fkip,fk,fkiq->pq", to_camera, weights, to_camera, optimize=True)
+        terms.gradient_theta[here] += np.einsum("fkip,fki->p", to_camera, weighted)
+    terms.cost += 0.5 * float((weighted * residual).sum())
     student = np.log1p(distance / STUDENT_DOF) * factor.used
     linear.cost_student += 0.5 * (STUDENT_DOF + 2.0) * pairs * float(student.sum())
-    linear.observations += 2.0 * pairs * float(factor.used.sum())
+    terms.count += 2.0 * pairs * float(factor.used.sum())
     linear.weights = np.where(factor.used, weights, linear.weights)
 
 
@@ -301,7 +333,7 @@ def _add_theta_priors(linear: Linear, layout: Layout, point: Unknowns) -> None:
 
 @dataclass(frozen=True)
 class Normal:
-    """Complete normal equations: matrix, gradient of the chain and of theta, cost, log-determinant of the priors."""
+    """Complete normal equations: matrix, gradients of chain and theta, cost, log-determinant of all precisions."""
 
     matrix: arrow.Arrow
     gradient: Array
@@ -312,49 +344,71 @@ class Normal:
 
 def with_priors(linear: Linear, layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> Normal:
     """Add the process priors for given hyperparameters."""
-    weight = hyperparameters.point_scale**-2.0
-    diagonal = linear.diagonal + weight * linear.diagonal_obs
-    gradient = linear.gradient + weight * linear.gradient_obs
-    lower, cost, logdet = linear.lower.copy(), linear.cost + weight * linear.cost_obs, 0.0
-    count, start = len(layout.channels), layout.inputs.start
+    diagonal, lower, side, gradient = (
+        np.zeros_like(each) for each in (*_chain_blocks(linear.measurements), linear.measurements.gradient)
+    )
+    corner, gradient_theta, cost, logdet = linear.corner.copy(), linear.gradient_theta.copy(), linear.cost, 0.0
+    for std, terms in linear.scaled(hyperparameters):
+        weight, matrix = std**-2.0, terms.matrix
+        for into, block in zip((diagonal, lower, side), _chain_blocks(terms), strict=True):
+            into += weight * block
+        corner += weight * matrix.corner
+        gradient += weight * terms.gradient
+        gradient_theta += weight * terms.gradient_theta
+        cost += weight * terms.cost
+        logdet -= 2.0 * terms.count * np.log(std)
+    processes = np.concatenate([point.inputs, point.shared], axis=1)
+    for process in (*input_processes(layout, hyperparameters), *shared_processes(layout, hyperparameters)):
+        cost += process.add(processes[:, process.index - layout.tangent], diagonal, lower, gradient)
+        logdet += process.chain.logdet
+    return Normal(arrow.Arrow(diagonal, lower, side, corner), gradient, gradient_theta, cost, logdet)
+
+
+def _chain_blocks(terms: Terms) -> tuple[Array, Array, Array]:
+    return terms.matrix.diagonal, terms.matrix.lower, terms.matrix.arrow
+
+
+@dataclass(frozen=True)
+class Process:
+    """The prior of an error or of an input: a chain of the S numbers at `index` [S] of every knot."""
+
+    chain: gauss_markov.Chain
+    index: NDArray[np.int64]
+
+    def add(self, values: Array, diagonal: Array, lower: Array, gradient: Array) -> float:
+        """Add the prior to the blocks and the gradient; returns half its squared residual. values: [T, S]."""
+        chain, index = self.chain, self.index
+        rows, columns = index[:, None], index[None, :]
+        weighted = chain.precision @ chain.transition
+        diagonal[1:, rows, columns] += chain.precision
+        diagonal[:-1, rows, columns] += np.swapaxes(chain.transition, 1, 2) @ weighted
+        diagonal[0][rows, columns] += chain.initial
+        lower[:, rows, columns] -= weighted
+        residual = values[1:] - (chain.transition @ values[:-1, :, None])[..., 0]
+        pulled = (chain.precision @ residual[..., None])[..., 0]
+        gradient[1:, index] += pulled
+        gradient[:-1, index] -= (np.swapaxes(chain.transition, 1, 2) @ pulled[..., None])[..., 0]
+        gradient[0, index] += chain.initial @ values[0]
+        return 0.5 * float((residual * pulled).sum() + values[0] @ chain.initial @ values[0])
+
+
+def input_processes(layout: Layout, hyperparameters: Hyperparameters) -> list[Process]:
+    """Return the priors of the unknown inputs."""
+    count, found = len(layout.channels), []
     for j, channel in enumerate(layout.channels):
-        chain = gauss_markov.second_order(
-            layout.knots.step_s,
-            std=hyperparameters.input_std[channel.group],
-            bandwidth_rad_s=hyperparameters.bandwidth_rad_s[channel.group],
-        )
-        index = np.array([start + j, start + count + j])
-        cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
-        logdet += chain.logdet
-    error_step_s = layout.error_step_s
-    for j, time_constant in enumerate(layout.problem.observation.process_time_s):
-        chain = gauss_markov.first_order(
-            error_step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_constant)
-        )
-        index = np.array([layout.shared.start + j])
-        cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
-        logdet += chain.logdet
-    side, corner = linear.arrow + weight * linear.arrow_obs, linear.corner + weight * linear.corner_obs
-    matrix = arrow.Arrow(diagonal, lower, side, corner)
-    return Normal(matrix, gradient, linear.gradient_theta + weight * linear.gradient_theta_obs, cost, logdet)
+        std, width = (each[channel.group] for each in (hyperparameters.input_std, hyperparameters.bandwidth_rad_s))
+        chain = gauss_markov.second_order(layout.knots.step_s, std=std, bandwidth_rad_s=width)
+        found.append(Process(chain, layout.inputs.start + np.array([j, count + j])))
+    return found
 
 
-def _add_chain(
-    chain: gauss_markov.Chain, index: np.ndarray, values: Array, diagonal: Array, lower: Array, gradient: Array
-) -> float:
-    """Add a process prior to the blocks; returns half its squared residual."""
-    rows, columns = index[:, None], index[None, :]
-    weighted = chain.precision @ chain.transition
-    diagonal[1:, rows, columns] += chain.precision
-    diagonal[:-1, rows, columns] += np.swapaxes(chain.transition, 1, 2) @ weighted
-    lower[:, rows, columns] -= weighted
-    diagonal[0][rows, columns] += chain.initial
-    residual = values[1:] - (chain.transition @ values[:-1, :, None])[..., 0]
-    pulled = (chain.precision @ residual[..., None])[..., 0]
-    gradient[1:, index] += pulled
-    gradient[:-1, index] -= (np.swapaxes(chain.transition, 1, 2) @ pulled[..., None])[..., 0]
-    gradient[0, index] += chain.initial @ values[0]
-    return 0.5 * float((residual * pulled).sum() + values[0] @ chain.initial @ values[0])
+def shared_processes(layout: Layout, hyperparameters: Hyperparameters) -> list[Process]:
+    """Return the priors of the errors that a frame's measurements share."""
+    found, step_s = [], layout.error_step_s
+    for j, time_s in enumerate(layout.problem.observation.process_time_s):
+        chain = gauss_markov.first_order(step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_s))
+        found.append(Process(chain, np.array([layout.shared.start + j])))
+    return found
 
 
 def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array) -> Unknowns:

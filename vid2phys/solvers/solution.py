@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,9 @@ class Solution:
     weights: [F, K] robust weights of the keypoints, in frames with a measured configuration that of it. residuals: [F,
     C] of deterministic models, white where they explain the clip (`innovations`); None where lasting disturbances are
     part of the model.
-    knot_states [T, N], knot_inputs [T, M]: where to start again.
+    knot_states [T, N], knot_inputs [T, M]: where to start again. theta_parts: what the diagonal of theta_covariance is
+    made of, [P] each (`interval_parts`); empty where it is not split. theta_quantiles: [P] half widths of 95 %
+    intervals over standard deviations (`marginal_quantiles`); None where variances are known.
     """
 
     states: Array
@@ -41,6 +43,8 @@ class Solution:
     residuals: Array | None
     knot_states: Array
     knot_inputs: Array | None = None
+    theta_parts: dict[str, Array] = field(default_factory=dict)
+    theta_quantiles: Array | None = None
 
 
 def residual_bearings(problem: Problem, states: Array) -> Array:

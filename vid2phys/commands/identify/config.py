@@ -20,6 +20,8 @@ Paths = Path | tuple[Path, ...]
 """One path for all clips, or one path a clip."""
 PART = ("fps", "stream", "from_s", "to_s")
 PER_CLIP = ("camera", "camera_pose", "actions", "hint", "hint_box", *PART)
+INTERVALS = ANALYTIC, BOOTSTRAP = ("analytic", "bootstrap")
+LEAST_RESAMPLES = 5  # for a spread
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
 APPEARANCE = ("shading", "texture")  # parts of the appearance that losses of images may leave out
@@ -98,6 +100,10 @@ class FitOptions(Options):
     """Seed of everything random."""
     refine: bool = True
     """Align the mesh to the clip's pixels; off where the camera moves."""
+    intervals: str = "analytic"
+    """analytic, or bootstrap: beside it, that of fits to measurements drawn again from their errors."""
+    resamples: int = 20
+    """Number of fits of --intervals bootstrap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +190,7 @@ class IdentifyConfig(
     def check(self) -> None:
         """Raise UsageError for unknown names and for combinations that do not exist."""
         self._check_solver()
+        self._check_intervals()
         self._check_loss()
         self._check_cues()
         if self.base is not None and self.robot is None and self.volume is None:
@@ -235,6 +242,19 @@ class IdentifyConfig(
             if of_image:
                 got = f"--fit {','.join(of_image)} with --solver {self.method}"
                 raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
+
+    def _check_intervals(self) -> None:
+        if self.intervals not in INTERVALS:
+            raise unknown_name("kind of intervals", self.intervals, INTERVALS)
+        if self.intervals != BOOTSTRAP:
+            return
+        if self.resamples < LEAST_RESAMPLES:
+            raise UsageError(f"--resamples {self.resamples}", f"{LEAST_RESAMPLES} or more", "leave it out for 20")
+        of_impacts = {"mu", "restitution"} & set(self.fit)
+        flies = self.shape is not None and self.robot is None
+        if flies and (len(self.clips) > 1 or self.method != "smoothing" or of_impacts):
+            got = "--intervals bootstrap with several clips, another solver or impacts"
+            raise UsageError(got, "one clip with --solver smoothing", "leave --intervals out")
 
     def _check_loss(self) -> None:
         drawn = False

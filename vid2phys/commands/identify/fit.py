@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.config import BOOTSTRAP, FitOptions
 from vid2phys.commands.identify.fit_impacts import fits_contact, solve_impacts, without_contact
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
@@ -127,7 +127,13 @@ def estimate(
             *(inputs, tracked, start.stage, start.problem, solution, start.detected), options=options, progress=progress
         )
         solution = descent.solution
-    return conclude(inputs, tracked, start, solution, options, descent)
+    result = conclude(inputs, tracked, start, solution, options, descent)
+    if options.intervals != BOOTSTRAP:
+        return result
+    from vid2phys.commands.identify.resampling import resample_flight, with_resampled
+
+    resampled = resample_flight(start.problem, start.fitted, solution, options, progress)
+    return with_resampled(result, solution.parameters, resampled, solution.theta_parts)
 
 
 def _tried(
@@ -291,6 +297,8 @@ def conclude(
         solution.null_directions,
         degrees or degrees_of_freedom(problem, len(solution.theta_names)),
         problem.priors,
+        solution.theta_parts,
+        solution.theta_quantiles,
     )
     covariance: Array | None = solution.covariance
     joint = intervals.posterior(solution.parameters, found, solution.theta_covariance)

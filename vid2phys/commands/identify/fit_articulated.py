@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vid2phys.commands.identify import soft_bodies
-from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.config import BOOTSTRAP, FitOptions
 from vid2phys.commands.identify.fit import SURE_QUALITY, enough
 from vid2phys.commands.identify.hinges import begin_swing, unlike_mesh
 from vid2phys.commands.identify.inputs import Inputs
@@ -26,6 +26,7 @@ from vid2phys.commands.system_choice import remedies
 from vid2phys.notes import is_doubtful, ordered, warning
 
 if TYPE_CHECKING:
+    from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.solvers.configuration_shooting import ConfigurationSolution
     from vid2phys.solvers.problem import Problem
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
@@ -103,7 +104,27 @@ def estimate(
         for g, solution in zip(begun, solutions, strict=True):
             noted = replace(tracks[g], notes=(*tracks[g].notes, *remarks))
             results[g] = _result(several[g], problems[g], noted, solution, freedom)
+        if options.intervals == BOOTSTRAP:
+            results |= _resampled({g: problems[g] for g in begun}, body, solutions, results, options, progress)
     return [results[g] for g in range(len(problems))]
+
+
+def _resampled(
+    problems: dict[int, Problem],
+    body: ArticulatedBody,
+    solutions: Sequence[ConfigurationSolution],
+    results: dict[int, Result],
+    options: FitOptions,
+    progress: Progress,
+) -> dict[int, Result]:
+    """Return the results of the clips of these problems with bootstrap intervals."""
+    from vid2phys.commands.identify.resampling import resample_configurations, with_resampled
+
+    resampled = resample_configurations(list(problems.values()), body, solutions, options, progress)
+    return {
+        g: with_resampled(results[g], solution.parameters, resampled, solution.theta_parts)
+        for g, solution in zip(problems, solutions, strict=True)
+    }
 
 
 def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
@@ -148,7 +169,9 @@ def _result(
     problem = replace(problem, parameters=solution.parameters)
     seen, names = problem.observation, problem.parameters.free_names
     covariance, null = solution.theta_covariance, solution.null_directions
-    found = intervals.estimates(solution.parameters, names, covariance, null, freedom, problem.priors)
+    found = intervals.estimates(
+        solution.parameters, names, covariance, null, freedom, problem.priors, solution.theta_parts
+    )
     lines = intervals.identifiability(
         names, solution.null_directions, found, solution.parameters, remedies(inputs.system)
     )

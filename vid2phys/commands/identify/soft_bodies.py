@@ -166,6 +166,9 @@ def _with_model_errors(found: ConfigurationSolution, errors: dict[str, float]) -
     Two models of one body differ by what each of them leaves out: by how much the full mesh moved a value is one
     standard deviation.
     """
+    from vid2phys.solvers.interval_parts import MODEL_ERROR
+
     names = found.parameters.free_names
-    more = np.diag([errors.get(name, 0.0) ** 2 if name in ("young_modulus", "damping") else 0.0 for name in names])
-    return replace(found, theta_covariance=found.theta_covariance + more)
+    more = np.array([errors.get(name, 0.0) ** 2 if name in ("young_modulus", "damping") else 0.0 for name in names])
+    parts = found.theta_parts | {MODEL_ERROR: more}
+    return replace(found, theta_covariance=found.theta_covariance + np.diag(more), theta_parts=parts)
