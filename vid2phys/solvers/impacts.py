@@ -53,9 +53,9 @@ _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, ra
 _NEAR_M = 0.01  # clearance below which a body may touch
 _FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED, _EXPLAINED = 4, 1.1  # starts that go on, all of them where none has a misfit below this
+_REFINED, _EXPLAINED = 4, 1.1  # starts that go on, twice as many where none has a misfit below this
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
-_UNSURE = 5.0  # nats by which evidences are wrong where descents end early
+_UNSURE = 20.0  # nats by which evidences are wrong: searches end 20 to 80 below the evidence of the true motion
 _NOTHING_HIDDEN = np.zeros((0, 3))
 _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
 _FAST_M_S = 0.1  # an impact that shows the restitution
@@ -146,7 +146,7 @@ def fit(
         ends = list(side_by_side(tightened, apart[:_REFINED]))
         if min(misfit_of(end[1], end[2]) for end in ends) > _EXPLAINED:
             progress(0.75)
-            ends += side_by_side(tightened, apart[_REFINED:])
+            ends += side_by_side(tightened, apart[_REFINED : 2 * _REFINED])
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     return concluded(whole, minimum, weights, _between(ends))
