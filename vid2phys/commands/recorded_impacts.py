@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers.frame_poses import FramePoses
+    from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.recorded import RecordedFit, Recording
     from vid2phys.types import Array, Parameters
 
@@ -65,7 +66,8 @@ def fit_impacts(
     unknown = {name: value for name, value in own.items() if parameters[name].source == "default"}
     begun = parameters.with_values(unknown, source="mesh").with_free(names)
     every = [_poses(recording) for recording in recordings]
-    fits, priors = [], {}
+    fits: list[Fitted] = []
+    priors: dict[str, tuple[float, float]] = {}
     for recording, poses in zip(recordings, every, strict=True):
         parameters, priors = with_ground(system, begun, {}, names, poses.states)
         means, stds = np.array([priors.get(name, (0.0, np.inf)) for name in parameters.free_names]).T

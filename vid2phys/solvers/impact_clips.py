@@ -53,7 +53,7 @@ def joint_of(fits: Sequence[Fitted], shared: Sequence[str]) -> Joint:
     square = sum(float((own - theta[k]) @ precision @ (own - theta[k])) for k, own, precision in terms)
     degrees = sum(len(own) for own, _, _ in terms) - size
     disagreement = square / degrees if degrees else 0.0
-    return Joint(names, theta, covariance * max(1.0, disagreement), disagreement)
+    return Joint(names, theta, np.asarray(covariance * max(1.0, disagreement)), disagreement)
 
 
 def joined(fits: Sequence[Fitted], shared: Sequence[str]) -> tuple[list[Fitted], Joint]:
