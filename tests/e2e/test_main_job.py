@@ -50,6 +50,7 @@ def test_every_frame_is_tracked_and_the_poses_are_right(with_recorded_actions: d
     assert found["interval_coverage"] > 0.9
 
 
+@pytest.mark.slow
 def test_the_fitted_thrust_is_that_which_flew_the_sample(with_a_known_mass: dict[str, float]) -> None:
     found = with_a_known_mass
     assert found["thrust_rms_of_hover"] < 0.02

@@ -146,7 +146,7 @@ def test_a_rod_is_pushed_to_a_shape_that_a_push_gives() -> None:
     assert found.miss_m < 0.1 * found.before_m
 
 
-@pytest.mark.parametrize("modulus", [1e5, 1e6, 1e7])
+@pytest.mark.parametrize("modulus", [pytest.param(1e5, marks=pytest.mark.slow), 1e6, 1e7])
 def test_a_rod_comes_to_rest_in_a_shape_that_no_push_quite_gives(modulus: float) -> None:
     """However stiff it is, and by actions so gentle that half the time step does not matter."""
     rod, body = small_rod()

@@ -40,6 +40,7 @@ def test_a_body_has_the_size_that_its_cell_asks_for(body: str, size_px: float, t
     assert _longer_sides(_moving(tmp_path / "clip")).mean() == pytest.approx(size_px, rel=0.03, abs=1.5)
 
 
+@pytest.mark.slow
 def test_blur_makes_the_body_longer_along_its_path(tmp_path: Path) -> None:
     make(_PLAIN, _BOX, tmp_path / "sharp")
     make(replace(_PLAIN, blur_px=16.0), _BOX, tmp_path / "blurred")
@@ -52,6 +53,7 @@ def test_more_blur_than_motion_is_refused(tmp_path: Path) -> None:
         make(replace(_PLAIN, blur_px=100.0), _BOX, tmp_path / "clip")
 
 
+@pytest.mark.slow
 def test_bars_cover_their_share(tmp_path: Path) -> None:
     make(_PLAIN, _BOX, tmp_path / "free")
     make(replace(_PLAIN, covered=0.5), _BOX, tmp_path / "covered")

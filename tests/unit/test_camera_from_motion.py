@@ -113,6 +113,7 @@ def covered(seeds: range) -> dict[str, Array]:
     return {name: np.array([one[name] for one in found if name in one]) for name in found[0]}
 
 
+@pytest.mark.slow
 def test_few_random_scenes_stay_within_their_intervals() -> None:
     """One of six is beyond three standard deviations once in 60 times."""
     assert max(np.abs(values).max() for values in covered(range(6)).values()) < 3.0

@@ -72,6 +72,7 @@ def test_bars_that_bend_far_keep_their_length(clamped: tuple[ClampedBody, Parame
         np.testing.assert_allclose(slope, (ahead - behind) / (2.0 * step), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_small_swing_has_the_beams_frequency(clamped: tuple[ClampedBody, Parameters]) -> None:
     body, parameters = clamped
     still = parameters.with_values({"gravity": 0.0}).vector

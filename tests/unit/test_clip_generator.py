@@ -71,6 +71,7 @@ def test_ball_bounces_to_the_height_of_its_restitution() -> None:
     assert between.max() - 0.033 == pytest.approx(0.49 * 0.5, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_box_slides_to_rest_by_friction_and_stays_on_the_floor() -> None:
     solid = build(_BOX)
     motion = Throw((0.0, 0.0, 0.025), (1.0, 0.0, 0.0), friction=0.25).solve(solid, 0.6)
@@ -78,6 +79,7 @@ def test_box_slides_to_rest_by_friction_and_stays_on_the_floor() -> None:
     assert _lowest(solid, motion) > -5e-4
 
 
+@pytest.mark.slow
 def test_a_thrown_box_loses_energy_at_each_impact_and_comes_to_rest() -> None:
     solid = build(_BOX)
     motion = Throw((0.0, 0.0, 0.3), (0.8, 0.0, 1.0), (0.5, -0.2, 0.8), (5.0, -6.0, 3.0)).solve(solid, 2.5)

@@ -73,6 +73,7 @@ def test_a_click_beside_the_body_is_refused() -> None:
             track_mesh(_still(), CAMERA, MESH, SHAPE, Calibration(), hint=Hint.of_click(text))
 
 
+@pytest.mark.slow
 def test_the_hinted_one_of_two_alike_bodies_is_tracked() -> None:
     """Two boxes move; the larger of the two has more evidence, the smaller one is hinted."""
     _, poses = box_clip(24)

@@ -79,6 +79,7 @@ def test_a_body_whose_origin_is_off_its_centre_of_mass_flies_about_this() -> Non
     assert centre == pytest.approx(centre[0] + np.outer(DT_S * np.arange(10), velocity), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_throw_gives_friction_and_restitution_inside_their_intervals() -> None:
     box = body("box:120x80x50mm")
     parameters = box.parameters().with_values({"mass": 1.0, "mu": 0.3, "restitution": 0.45})

@@ -124,6 +124,7 @@ def rotation_error(a: Array, b: Array) -> Array:
     return np.asarray((turned.inv() * other).magnitude())
 
 
+@pytest.mark.slow
 def test_a_fitted_camera_corrects_all_poses_together(thrown: Thrown) -> None:
     """Gravity shows how a log's world leans; the corrected poses are written."""
     truth, lean = walked(TIMES), matrix_from_rotvec(np.array([0.05, -0.03, 0.0]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from vid2phys.commands.fit_recording import fit_recording
-from vid2phys.errors import InputError, UsageError
+from vid2phys.errors import InputError
 
 RADIUS_M, RESTITUTION, GRAVITY = 0.03, 0.7, 9.81
 
@@ -25,11 +26,12 @@ def bounces(times: np.ndarray, drop_m: float) -> np.ndarray:
     return heights + RADIUS_M
 
 
-def recording(folder: Path, count: int = 70) -> Path:
+def recording(folder: Path, count: int = 70, drop_m: float = 0.4) -> Path:
     times = np.arange(count) / 70.0
-    rows = [f"{t:.6f},0,0,{z:.6f},1,0,0,0" for t, z in zip(times, bounces(times, 0.4), strict=True)]
-    (folder / "poses.csv").write_text("time_s,x,y,z,qw,qx,qy,qz\n" + "\n".join(rows) + "\n")
-    return folder / "poses.csv"
+    rows = [f"{t:.6f},0,0,{z:.6f},1,0,0,0" for t, z in zip(times, bounces(times, drop_m), strict=True)]
+    path = folder / f"{drop_m}.csv"
+    path.write_text("time_s,x,y,z,qw,qx,qy,qz\n" + "\n".join(rows) + "\n")
+    return path
 
 
 def test_restitution_of_a_ball_from_its_poses(tmp_path: Path) -> None:
@@ -47,10 +49,17 @@ def test_restitution_of_a_ball_from_its_poses(tmp_path: Path) -> None:
     assert (folder / "fitted_0.csv").exists()
 
 
+def test_recordings_share_the_restitution(tmp_path: Path) -> None:
+    paths = [recording(tmp_path, drop_m=drop_m) for drop_m in (0.4, 0.25)]
+    given: dict[str, Any] = {"fit": ("restitution",), "body": Path("ball:d=60mm"), "set_values": {"mu": 0.5}}
+    both, folder = fit_recording("rigid_contact", paths, out=tmp_path / "both", **given)
+    low, high = both.fit["restitution"].ci95
+    assert low < RESTITUTION < high
+    assert both.fit["restitution"].value == pytest.approx(RESTITUTION, abs=0.01)
+    assert {path.name for path in folder.glob("fitted_*.csv")} == {"fitted_0.csv", "fitted_1.csv"}
+
+
 def test_bad_input_of_recorded_impacts_is_one_line(tmp_path: Path) -> None:
     path, ball = recording(tmp_path, 4), Path("ball:d=60mm")
     with pytest.raises(InputError, match="4 poses"):
         fit_recording("rigid_contact", [path], fit=("restitution",), body=ball, out=tmp_path / "a")
-    path = recording(tmp_path)
-    with pytest.raises(UsageError, match="2 recordings of impacts"):
-        fit_recording("rigid_contact", [path, path], fit=("restitution",), body=ball, out=tmp_path / "b")

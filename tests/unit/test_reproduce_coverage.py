@@ -77,6 +77,7 @@ def test_motions_are_drawn_and_seen(name: str, tmp_path: Path) -> None:
         assert (pixels < [experiment.camera.width, experiment.camera.height]).all()
 
 
+@pytest.mark.slow
 def test_a_stiff_rod_is_pushed_harder(tmp_path: Path) -> None:
     one, other = (drawn("rod", tmp_path, seed) for seed in (0, 1))
     for experiment in (one, other):
@@ -135,6 +136,7 @@ def test_poses_of_a_plain_cube_are_judged_up_to_its_turns(tmp_path: Path) -> Non
     assert intervals_of(clip.experiment, result)[0].size == 0
 
 
+@pytest.mark.slow
 def test_intervals_are_in_the_papers_units(tmp_path: Path) -> None:
     experiment = drawn("rod", tmp_path)
     estimate = Estimate("young_modulus", "Pa", 1e5, (1e4, 1e6), True)

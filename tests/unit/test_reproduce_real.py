@@ -238,6 +238,7 @@ def test_errors_are_those_of_a_motion_that_is_known(clip: FlightClip) -> None:
     assert clip.wanted[:, 0].mean() == pytest.approx(hover, rel=0.02)  # although twice as much was asked for
 
 
+@pytest.mark.slow
 def test_cells_are_filled_resumed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, mesh = write_log(tmp_path), plank(tmp_path / "plank.obj")
     monkeypatch.setattr(flight_clip, "film", drawn)

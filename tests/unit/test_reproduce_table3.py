@@ -235,6 +235,7 @@ def test_ours_begins_at_rest_too_and_with_profiles_in_many_places() -> None:
     assert len(starts_of(Case(experiment, None, hand.numbers.middle, 0), hand)) == 128
 
 
+@pytest.mark.slow
 def test_what_is_read_wrongly_of_a_known_start_is_not_believed_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     it, whole, _ = parametrisation("hand", 40)
     experiment = replace(whole, only=(0, 40))

@@ -3,13 +3,16 @@
 `fit-recording rigid_contact states.csv --body box.obj --fit mu,restitution` comes here: springs of contact have no
 restitution.
 
-Limits: one recording. `thinned` leaves out rows beyond `_MOST_HZ` a second: a motion has few impacts, and costs grow
-with the square of the rows.
+Recordings are fitted one by one, and joined after (`solvers.impact_clips`).
+
+`thinned` leaves out rows beyond `_MOST_HZ` a second: a motion has few impacts, and costs grow with the square of the
+rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +25,9 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers.frame_poses import FramePoses
+    from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.recorded import RecordedFit, Recording
-    from vid2phys.types import Parameters
+    from vid2phys.types import Array, Parameters
 
 _MOST_HZ = 75.0
 _LEAST_POSES = 8
@@ -49,46 +53,56 @@ def with_impacts(system: System, fit: Sequence[str]) -> System:
 def fit_impacts(
     system: ThrownBody, parameters: Parameters, recordings: Sequence[Recording], names: tuple[str, ...]
 ) -> RecordedFit:
-    """Fit `names`, and the ground near where it is given, to the poses of a recording.
+    """Fit `names`, and the ground near where it is given, to the poses of recordings, which share all but the ground.
 
-    parameters: of the system, where to begin. Raises UsageError for several recordings, InputError for one that has too
-    few poses.
+    parameters: of the system, where to begin. Raises InputError for a recording that has too few poses.
     """
     from vid2phys.commands.fit_parameters import INERTIA
-    from vid2phys.commands.identify.fit_impacts import fit_notes, with_ground
+    from vid2phys.commands.identify.fit_impacts import fit_notes, joint_impacts, with_ground
     from vid2phys.solvers import impacts, intervals
     from vid2phys.solvers.recorded import RecordedFit
 
-    if len(recordings) > 1:
-        raise UsageError(f"{len(recordings)} recordings of impacts", "one", "fit them one by one")
-    poses, times = _poses(recordings[0]), recordings[0].times_s
     own = dict(zip(INERTIA, parameters["mass"].value * system.shape.inertia_per_mass, strict=True))
     unknown = {name: value for name, value in own.items() if parameters[name].source == "default"}
-    parameters = parameters.with_values(unknown, source="mesh").with_free(names)
-    parameters, priors = with_ground(system, parameters, {}, names, poses.states)
-    means, stds = np.array([priors.get(name, (0.0, np.inf)) for name in parameters.free_names]).T
-    found = impacts.fit(
-        *(system, parameters, poses, times, poses.moving(system, times)),
-        lambda theta: ((theta - means) / stds, stds**-2.0),
-    )
-    free = found.parameters.free_names
-    null, fitted = found.null_directions, found.parameters
+    begun = parameters.with_values(unknown, source="mesh").with_free(names)
+    every = [_poses(recording) for recording in recordings]
+    fits: list[Fitted] = []
+    priors: dict[str, tuple[float, float]] = {}
+    for recording, poses in zip(recordings, every, strict=True):
+        parameters, priors = with_ground(system, begun, {}, names, poses.states)
+        means, stds = np.array([priors.get(name, (0.0, np.inf)) for name in parameters.free_names]).T
+        moving = poses.moving(system, recording.times_s)
+        prior = partial(_gaussian, means, stds)
+        fits.append(impacts.fit(system, parameters, poses, recording.times_s, moving, prior))
+    notes: list[str] = []
+    if len(fits) > 1:
+        fits, notes = joint_impacts(fits, names)
+    found = fits[0]
+    free, null, fitted = found.parameters.free_names, found.null_directions, found.parameters
     estimates = intervals.estimates(fitted, names, found.covariance, null, _DEGREES, priors)
     remedies = system.capabilities.remedies(free)
     lines = intervals.identifiability(free, null, estimates, fitted, remedies=remedies, source="this recording")
+    noted = (note for fit in fits for note in fit_notes(fit))
     return RecordedFit(
         parameters=fitted,
         estimates=estimates,
         offsets={},
-        states=(found.states,),
-        start_covariance=found.state_covariance[:1],
-        residuals=(system.local(poses.states, found.states[poses.rows])[:, :6],),
-        misfit=found.misfit,
+        states=tuple(fit.states for fit in fits),
+        start_covariance=np.array([fit.state_covariance[0] for fit in fits]),
+        residuals=tuple(
+            system.local(poses.states, fit.states[poses.rows])[:, :6] for fit, poses in zip(fits, every, strict=True)
+        ),
+        misfit=float(np.sqrt(np.mean([fit.misfit**2 for fit in fits]))),
         whiteness=None,
-        notes=(*fit_notes(found), *lines),
-        iterations=found.minimum.iterations,
-        converged=bool(np.isfinite(found.minimum.cost)),
+        notes=tuple(dict.fromkeys((*noted, *notes, *lines))),
+        iterations=sum(fit.minimum.iterations for fit in fits),
+        converged=all(bool(np.isfinite(fit.minimum.cost)) for fit in fits),
     )
+
+
+def _gaussian(means: Array, stds: Array, theta: Array) -> tuple[Array, Array]:
+    """Return residuals and precisions of independent priors, all [P]."""
+    return (theta - means) / stds, stds**-2.0
 
 
 def thinned(recording: Recording) -> tuple[Recording, list[str]]:

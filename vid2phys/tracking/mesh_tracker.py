@@ -130,6 +130,7 @@ def track_mesh(
     hint: Hint | None = None,
     tilt_std_rad: float | None = None,
     first: Callable[[int, Pose], None] | None = None,
+    frames: FrameStore | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -145,11 +146,12 @@ def track_mesh(
         tilt_std_rad: standard deviation of the angle between the body's z axis and up in the motions of the system;
             None: all angles are equally probable.
         first: receives a frame in which the body was found and its pose, long before all frames are tracked.
+        frames: of the clip, where they are read already.
 
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
     """
-    frames = FrameStore.of(clip)
+    frames = FrameStore.of(clip) if frames is None else frames
     texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     if texture is not None:
         seen = _track_features(frames, clip.times_s, camera, mesh, texture, shape, calibration, config)

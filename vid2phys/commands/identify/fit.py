@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vid2phys.commands.identify.config import BOOTSTRAP, FitOptions
-from vid2phys.commands.identify.fit_impacts import fits_contact, solve_impacts, without_contact
+from vid2phys.commands.identify.fit_impacts import (
+    fit_impacts,
+    fit_notes,
+    fits_contact,
+    impacts_report,
+    impacts_solution,
+    without_contact,
+)
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.geometry import Pose
     from vid2phys.solvers.gradient import Descent
+    from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
@@ -118,10 +126,8 @@ def estimate(
         return lost(inputs, tracked)
     solution, descent = smoothing.solution(start.fitted), None
     if fits_contact(inputs, options):
-        problem, fitted, more, notes = solve_impacts(inputs, start.problem, solution, options, progress)
-        found = replace(start, problem=problem, notes=(*start.notes, *notes))
-        result = conclude(inputs, tracked, found, fitted, options, smoothed=solution)
-        return replace(result, diagnostics=result.diagnostics | more)
+        problem, fitted = fit_impacts(inputs, start.problem, solution, options, progress)
+        return conclude_impacts(inputs, tracked, replace(start, problem=problem), fitted, options)
     if options.method != "smoothing":
         descent = descend(
             *(inputs, tracked, start.stage, start.problem, solution, start.detected), options=options, progress=progress
@@ -134,6 +140,16 @@ def estimate(
 
     resampled = resample_flight(start.problem, start.fitted, solution, options, progress)
     return with_resampled(result, solution.parameters, resampled, solution.theta_parts)
+
+
+def conclude_impacts(inputs: Inputs, tracked: Track, start: Initialised, fitted: Fitted, options: FitOptions) -> Result:
+    """Return the result of a fit of impacts; start: of the clip, with the problem that was fitted."""
+    from vid2phys.solvers import smoothing
+
+    smoothed = smoothing.solution(start.fitted)
+    start = replace(start, notes=(*start.notes, *fit_notes(fitted)))
+    result = conclude(inputs, tracked, start, impacts_solution(smoothed, fitted), options, smoothed=smoothed)
+    return replace(result, diagnostics=result.diagnostics | impacts_report(fitted, start.problem.observation.times_s))
 
 
 def _tried(

@@ -3,7 +3,9 @@
 The smoothing takes contact as an unknown force. Its motion and the measured poses are where the fit of the impacts
 begins (`solvers.impacts`). The result has the states of the rollout through the impacts.
 
-Limits: a single clip. The mass is not determined by a throw.
+Several clips of one body share friction and restitution (`solvers.impact_clips`); each has a ground of its own.
+
+Limits: the mass is not determined by a throw.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ GROUND_STD = {"ground_height": 0.005, "ground_tilt_x": 0.02, "ground_tilt_y": 0.
 """How far the ground may be from where the camera file or the user puts it, m and rad."""
 FITTED_GROUND_STD = {"ground_height": 1.0, "ground_tilt_x": 0.1, "ground_tilt_y": 0.1}
 _MISFIT = 2.0  # of the residuals, in standard deviations, from which on the result is doubtful
+_DISAGREE = 3.0  # chi-square per degree of freedom between clips from which on a note says so
 _UNLAWFUL = 0.1  # slack of impacts from which on a note says that the law hardly holds
 
 
@@ -45,9 +48,9 @@ def fits_contact(inputs: Inputs, options: FitOptions) -> bool:
     return bool(set(options.fit) & set(inputs.system.capabilities.of_impacts))
 
 
-def solve_impacts(
+def fit_impacts(
     inputs: Inputs, problem: Problem, smoothed: Solution, options: FitOptions, progress: Progress = silent
-) -> tuple[Problem, Solution, dict[str, Any], list[str]]:
+) -> tuple[Problem, Fitted]:
     """Fit the impacts of a clip.
 
     Args:
@@ -58,7 +61,7 @@ def solve_impacts(
         progress: receives the share that is done.
 
     Returns:
-        The problem and the solution, what `result.json` reports of the impacts, and notes.
+        The problem with the parameters of impacts and ground, and the fit.
 
     Raises:
         UsageError: for parameters that are not fitted together with contact.
@@ -90,13 +93,31 @@ def solve_impacts(
         lambda share: progress("fitting the impacts", round(100 * share), 100),
         hidden,
     )
-    report = {
-        "impacts": _listed(fitted, problem.observation.times_s),
+    return replace(whole, parameters=fitted.parameters), fitted
+
+
+def joint_impacts(fits: Sequence[Fitted], fit: Sequence[str]) -> tuple[list[Fitted], list[str]]:
+    """Return the fits of several clips at the values that the clips share, and notes on how well the clips agree.
+
+    fit: what is asked for. The ground is each clip's own.
+    """
+    from vid2phys.solvers.impact_clips import joined
+
+    shared = [name for name in fit if not name.startswith("ground")]
+    fits, joint = joined(fits, shared)
+    if joint.disagreement <= _DISAGREE:
+        return fits, []
+    got = f"fits of single clips differ by {np.sqrt(joint.disagreement):.1f} times their deviations"
+    return fits, [warning(f"{got} ({', '.join(joint.names)}): the joint intervals grow by as much")]
+
+
+def impacts_report(fitted: Fitted, times_s: Array) -> dict[str, Any]:
+    """Return what `result.json` reports of the impacts of a clip; times_s: [F] of its frames."""
+    return {
+        "impacts": _listed(fitted, times_s),
         "departure_from_the_law": fitted.slack_std,
         "misfit": fitted.misfit,
     }
-    solution = _solution(whole, smoothed, fitted)
-    return replace(whole, parameters=fitted.parameters), solution, report, fit_notes(fitted)
 
 
 def _hidden_axes(inputs: Inputs) -> Array:
@@ -143,8 +164,8 @@ def with_ground(
     return parameters.with_free(free), of_ground | dict(priors)
 
 
-def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
-    """Return the fit as a solution of the clip."""
+def impacts_solution(smoothed: Solution, fitted: Fitted) -> Solution:
+    """Return the fit as a solution of the clip, in place of the smoothed one."""
     return replace(
         smoothed,
         states=fitted.states,
@@ -152,7 +173,7 @@ def _solution(problem: Problem, smoothed: Solution, fitted: Fitted) -> Solution:
         controls=np.zeros_like(smoothed.controls),
         action_std=None,
         parameters=fitted.parameters,
-        theta_names=problem.parameters.free_names,
+        theta_names=fitted.parameters.free_names,
         theta_covariance=fitted.covariance,
         null_directions=fitted.null_directions,
         iterations=fitted.minimum.iterations,

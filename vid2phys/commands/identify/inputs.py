@@ -145,10 +145,6 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
         return filmed
 
     first = read_inputs(configs[0], read)
-    of_impacts = [name for name in configs[0].fit if name in first.system.capabilities.of_impacts]
-    if len(configs) > 1 and of_impacts:
-        got = f"--fit {','.join(of_impacts)} of {len(configs)} clips"
-        raise UsageError(got, "one clip", "fit the clips one by one")
     of_all = tuple(note for note in first.warnings if note not in notes_of_first)
     found = [first]
     if len(configs) > 1:

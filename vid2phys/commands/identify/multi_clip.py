@@ -3,6 +3,8 @@
 Each clip has its own camera, actions and trajectory. `fit.initialise` initialises each clip by itself before. The
 solvers then fit all clips in one problem.
 
+Impacts are fitted clip by clip, and joined after (`solvers.impact_clips`).
+
 Limits: smoothing or shooting, from one start.
 """
 
@@ -13,9 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vid2phys.commands.identify.config import FitOptions
-from vid2phys.commands.identify.fit import Initialised, conclude, lost
+from vid2phys.commands.identify.fit import Initialised, conclude, conclude_impacts, lost
+from vid2phys.commands.identify.fit_impacts import fit_impacts, fits_contact, joint_impacts
 from vid2phys.commands.identify.inputs import Inputs
-from vid2phys.commands.progress import Progress, silent
+from vid2phys.commands.progress import Progress, of_clip, silent
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ def estimate(
     found = {g: start for g, start in enumerate(starts) if start is not None}
     if not found:
         return [lost(inputs, track) for inputs, track in zip(several, tracks, strict=True)]
+    if fits_contact(several[0], options):
+        return _estimate_impacts(several, tracks, found, options, progress)
     progress("fitting all clips together")
     begun = {g: smoothing.solution(start.fitted) for g, start in found.items()}
     if options.method == "shooting":
@@ -54,6 +59,32 @@ def estimate(
         conclude(inputs, tracks[g], found[g], by_clip[g], options, degrees=max(1.0, degrees))
         if g in found
         else lost(inputs, tracks[g])
+        for g, inputs in enumerate(several)
+    ]
+
+
+def _estimate_impacts(
+    several: Sequence[Inputs],
+    tracks: Sequence[Track],
+    found: dict[int, Initialised],
+    options: FitOptions,
+    progress: Progress,
+) -> list[Result]:
+    """Fit the impacts of each clip, join the clips, and return a result for each."""
+    from vid2phys.solvers import smoothing
+
+    begun, fits = dict(found), []
+    for g, start in found.items():
+        own = of_clip(g, len(several), progress)
+        problem, fitted = fit_impacts(several[g], start.problem, smoothing.solution(start.fitted), options, own)
+        begun[g] = replace(start, problem=problem)
+        fits.append(fitted)
+    progress("joining the clips")
+    fits, notes = joint_impacts(fits, options.fit)
+    by_clip = dict(zip(begun, fits, strict=True))
+    noted = {g: replace(start, notes=(*start.notes, *notes)) for g, start in begun.items()}
+    return [
+        conclude_impacts(inputs, tracks[g], noted[g], by_clip[g], options) if g in begun else lost(inputs, tracks[g])
         for g, inputs in enumerate(several)
     ]
 

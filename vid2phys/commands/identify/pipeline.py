@@ -220,8 +220,9 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
             write_preview(inputs.preview, inputs.clip, inputs.camera, inputs.mesh, index, pose)
             progress(f"found in frame {index}: {inputs.preview}")
 
-    found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_spread(inputs.system), first=first)
     frames = FrameStore.of(inputs.clip)
+    tilt_std_rad = tilt_spread(inputs.system)
+    found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
     shown = visibility(found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh)
     return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh), visibility=shown)
 
