@@ -149,6 +149,14 @@ class Parameter:
         """Return a small standard deviation in solver coordinates in SI, to first order."""
         return float(std * value) if self.transform == "log" else float(std)
 
+    def interval(self, half_width: float) -> tuple[float, float]:
+        """Return the interval about the value, in SI, of a half width in solver coordinates; a finite one is within
+        the bounds."""
+        centre = self.to_free(self.value)
+        with np.errstate(over="ignore"):
+            low, high = self.from_free(centre - half_width), self.from_free(centre + half_width)
+        return (max(low, self.lower), min(high, self.upper)) if np.isfinite(half_width) else (low, high)
+
     def with_unit(self, text: str) -> str:
         """Return the text, followed by the unit if there is one."""
         return text if self.unit == "1" else f"{text} {self.unit}"

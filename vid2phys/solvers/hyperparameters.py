@@ -44,7 +44,8 @@ PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
 }
 STEP_PRIOR = 1.5  # spread of the logarithm of step_std
 SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
-STEP_REACH = np.log(30.0)  # by how much step_std may be below its median; with less, descents take many steps
+_STEP_REACH = np.log(30.0)  # by how much step_std may be below its median; with less, descents take many steps
+_OF_STEPS, _OF_SCALES = slice(-4, -2), slice(-2, None)  # of the vector of all hyperparameters
 _ITERATIONS = 25
 _REACH = 3.0  # largest change of a logarithm in one round
 _DIFFERENCE = 1e-4
@@ -94,12 +95,25 @@ def maximize_evidence(
     # their scales are never below the calibrated ones
     for k in (-2, -1):
         bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
-    for k, most in zip((-4, -3), np.log(list(STEP_STD.values())), strict=True):
-        bounds[k] = (most - STEP_REACH, most)
+    bounds[_OF_STEPS] = zip(*_step_bounds(), strict=True)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     kept.clear()
     return unpack(found.x, hyperparameters)
+
+
+def within_bounds(vector: Array) -> Array:
+    """Return logarithms of hyperparameters (`pack`) with those of steps and scales within the bounds of the search."""
+    vector = vector.copy()
+    vector[_OF_STEPS] = np.clip(vector[_OF_STEPS], *_step_bounds())
+    vector[_OF_SCALES] = np.maximum(vector[_OF_SCALES], 0.0)
+    return vector
+
+
+def _step_bounds() -> tuple[Array, Array]:
+    """Return the least and the largest logarithms of step_std."""
+    most = np.log(list(STEP_STD.values()))
+    return most - _STEP_REACH, most
 
 
 def geometric_mean(hyperparameters: Sequence[Hyperparameters]) -> Hyperparameters:
@@ -258,5 +272,5 @@ def unpack(vector: Array, like: Hyperparameters) -> Hyperparameters:
         dict(zip(groups, values[count : 2 * count], strict=True)),
         float(values[-2]),
         float(values[-1]),
-        dict(zip(STEP_STD, values[-4:-2].tolist(), strict=True)),
+        dict(zip(STEP_STD, values[_OF_STEPS].tolist(), strict=True)),
     )

@@ -106,6 +106,9 @@ class ImpactProblem(least_squares.Problem[Motion]):
     def residuals(self, motion: Motion) -> tuple[Array, Array]:
         """Return white residuals of the poses [6 G] and of the nodes [12 (M - 1)]."""
         states, ends, _ = self.rolled(motion)
+        return self._residuals(motion, states, ends)
+
+    def _residuals(self, motion: Motion, states: Array, ends: Array) -> tuple[Array, Array]:
         off = self.white(self.system.local(self.poses.states, states[self.poses.rows])[:, :6].ravel())
         missed = self.system.local(motion.nodes[1:], ends) / self.miss
         return off, missed.ravel()
@@ -135,7 +138,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
     def equations(self, motion: Motion) -> tuple[float, NormalEquations, NDArray[np.int64], Array, Array]:
         """Return cost, normal equations, active slack, states [F, 13] and their derivatives [F, 12, U]."""
         states, ends, contacts = self.rolled(motion)
-        off, missed = self.residuals(motion)
+        off, missed = self._residuals(motion, states, ends)
         if not (np.isfinite(off).all() and np.isfinite(missed).all()):
             raise SimulationError("a rollout through impacts is not finite")
         active = self.active(contacts)
@@ -201,10 +204,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
         ends = []
         for sign in (1.0, -1.0):
             starts = self.system.retract(states[interval], sign * moves[:, :SIZE])
-            vectors, slack = (
-                self.vectors(motion.theta + sign * moves[:, SIZE:]),
-                motion.slack[interval] + sign * slack_move,
-            )
+            vectors = self.vectors(motion.theta + sign * moves[:, SIZE:])
+            slack = motion.slack[interval] + sign * slack_move
             ends.append(self.system.rollouts(starts, self.lengths_s[interval, None], vectors, slack[:, None])[0][:, 1])
         slopes = self.system.local(ends[1], ends[0]) / (2.0 * steps[:, None])
         of_state = np.swapaxes(slopes[: count * each].reshape(count, each, SIZE), 1, 2)
@@ -242,7 +243,7 @@ def evidence_of(problem: ImpactProblem, motion: Motion) -> float:
         cost, normal, active, _, _ = problem.equations(motion)
     except SimulationError:
         return -np.inf
-    bent = np.linalg.slogdet(normal.information + _HARDLY * np.eye(len(normal.gradient)))[1]
+    bent = np.linalg.slogdet(_regular(normal))[1]
     given = -float(np.log(np.diagonal(problem.lower)).sum()) - (len(problem.frames) - 1) * float(
         np.log(problem.miss).sum()
     )
@@ -282,7 +283,12 @@ def with_fixed(problem: ImpactProblem, motion: Motion, values: dict[str, float])
 
 def covariance_of(normal: NormalEquations) -> Array:
     """Return the covariance [U, U] of the unknowns."""
-    return inverse(normal.information + _HARDLY * np.eye(len(normal.gradient)))
+    return inverse(_regular(normal))
+
+
+def _regular(normal: NormalEquations) -> Array:
+    """Return the information [U, U] with the little that is known of each unknown without the clip."""
+    return np.asarray(normal.information + _HARDLY * np.eye(len(normal.gradient)))
 
 
 def inverse(information: Array) -> Array:

@@ -55,10 +55,10 @@ def estimates(
     """Return estimates of all parameters: fitted ones with 95 % t-intervals, the others as given.
 
     covariance [P, P] and null_directions [*, P] are in solver coordinates, in the order of the free parameters; further
-    columns are ignored. degrees: of freedom of the fit. priors: as those of a `Problem`. A
-    parameter whose interval is as wide as its prior is not identifiable: the data add nothing. parts: what the diagonal
-    of the covariance is made of, [P] each (`interval_parts`). quantiles: half widths [P] over standard deviations
-    (`marginal_quantiles`); None for those of Student's t.
+    columns are ignored. degrees: of freedom of the fit. priors: as those of a `Problem`. A parameter whose interval is
+    as wide as its prior is not identifiable: the data add nothing. parts: what the diagonal of the covariance is made
+    of, [P] each (`interval_parts`). quantiles: half widths [P] over standard deviations (`marginal_quantiles`); None
+    for those of Student's t.
     """
     quantile = float(student_t.ppf(0.975, max(degrees, 1.0)))
     quantiles = np.full(len(covariance), quantile) if quantiles is None else quantiles
@@ -123,12 +123,7 @@ def _as_nuisance(estimate: Estimate) -> Estimate:
 def _estimate(
     parameter: Parameter, std: float, null: bool, quantile: float, prior: tuple[float, float] | None
 ) -> Estimate:
-    centre = parameter.to_free(parameter.value)
-    width = np.inf if null else quantile * std
-    with np.errstate(over="ignore"):
-        low, high = parameter.from_free(centre - width), parameter.from_free(centre + width)
-    if np.isfinite(width):
-        low, high = max(low, parameter.lower), min(high, parameter.upper)
+    interval = parameter.interval(np.inf if null else quantile * std)
     weak = parameter.transform == "log" and std > WEAK_STD
     known = None
     if prior is not None:
@@ -138,7 +133,7 @@ def _estimate(
     span = abs(parameter.value) * 1e-6 + 1e-15
     at_bound = parameter.value - parameter.lower < span or parameter.upper - parameter.value < span
     return Estimate(
-        parameter.name, parameter.unit, parameter.value, (low, high), not (null or weak), at_bound, "fitted", known
+        parameter.name, parameter.unit, parameter.value, interval, not (null or weak), at_bound, "fitted", known
     )
 
 

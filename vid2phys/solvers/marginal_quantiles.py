@@ -20,8 +20,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from vid2phys.solvers import arrow
-from vid2phys.solvers.hyperparameters import STEP_REACH, evidence_and_gradient, pack, unpack
-from vid2phys.solvers.smoothing_model import STEP_STD, Hyperparameters, Layout, Linear, Unknowns, with_priors
+from vid2phys.solvers.hyperparameters import evidence_and_gradient, pack, unpack, within_bounds
+from vid2phys.solvers.smoothing_model import Hyperparameters, Layout, Linear, Unknowns, with_priors
 from vid2phys.types import Array
 
 _OUTSIDE = 0.05  # of a 95 % interval
@@ -52,7 +52,7 @@ def marginal_quantiles(
     for j, direction in enumerate(_directions(at, middle)):
         if known[j] <= 0.0 or not direction.any():
             continue
-        found = [at(_within(middle + place * direction)) for place in _LINE]
+        found = [at(within_bounds(middle + place * direction)) for place in _LINE]
         evidence = np.array([each[0] for each in found])
         stds = np.sqrt(np.array([each[2][j] for each in found]) / known[j])
         quantiles[j] = _quantile(np.exp(evidence - evidence.max()), stds)
@@ -71,14 +71,6 @@ def _directions(at: Callable[[Array], tuple[float, Array, Array]], middle: Array
     moved = covariance @ np.array(slopes)  # [H, P]
     sizes = np.sqrt(np.maximum((np.array(slopes) * moved).sum(axis=0), 0.0))
     return np.where(sizes > 0.0, moved / np.where(sizes > 0.0, sizes, 1.0), 0.0).T
-
-
-def _within(vector: Array) -> Array:
-    """Return logarithms of hyperparameters within their bounds (`hyperparameters.maximize_evidence`)."""
-    vector, most = vector.copy(), np.log(list(STEP_STD.values()))
-    vector[-4:-2] = np.clip(vector[-4:-2], most - STEP_REACH, most)
-    vector[-2:] = np.maximum(vector[-2:], 0.0)
-    return vector
 
 
 def _quantile(weights: Array, stds: Array) -> float:

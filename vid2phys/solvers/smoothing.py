@@ -56,9 +56,9 @@ class Smoothed:
     """A fit: the mode, the hyperparameters of each piece of the clip, marginal covariances and how it ended.
 
     covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
-    theta_covariance [P, P]; theta_parts: what its diagonal is made of (`interval_parts`); theta_quantiles [P]: see
-    `marginal_quantiles`, None where 1.96; null_directions [*, P];
-    weights: [F, K] of the keypoints, or of the measured configuration of the frame.
+    theta_covariance [P, P]; null_directions [*, P]. theta_parts: what the diagonal of theta_covariance is made of
+    (`interval_parts`). theta_quantiles: [P], see `marginal_quantiles`; None where variances are known. weights: [F, K]
+    of the keypoints, or of the measured configuration of the frame.
     """
 
     layout: Layout
@@ -143,7 +143,8 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             total, chains = total + used, _with_better_hyperparameters(join, chains)
             # these take the times of the forces as known: states keep the intervals without relevance
             _, input_stds, null = _marginals(join, chains)
-    parts, quantiles = _parts(join, chains, null.covariance), _quantiles(join, chains) if rounds else None
+    normals = _Normals(chains)
+    parts, quantiles = _parts(join, normals, null.covariance), _quantiles(join, normals) if rounds else None
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))
@@ -251,11 +252,10 @@ def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], list[A
     return covariances, input_stds, null
 
 
-def _parts(join: Join, chains: Sequence[Chain], covariance: Array) -> dict[str, Array]:
+def _parts(join: Join, normals: _Normals, covariance: Array) -> dict[str, Array]:
     """Return what the variances of all parameters are made of, [P] each; a piece counts with its share of frames."""
     total = {name: np.zeros(len(covariance)) for name in interval_parts.OF_CHAIN}
-    normals = _Normals(chains)
-    for g, (chain, columns) in enumerate(zip(chains, join.columns, strict=True)):
+    for g, (chain, columns) in enumerate(zip(normals.chains, join.columns, strict=True)):
         layout, solution = chain.layout, normals.factored(g)[1].arrow_solution
         linear = linearized(layout, chain.point, chain.hyperparameters)
         of_chain = interval_parts.of_chain(layout, linear, chain.hyperparameters, solution, covariance[columns])
@@ -266,15 +266,15 @@ def _parts(join: Join, chains: Sequence[Chain], covariance: Array) -> dict[str, 
     return total
 
 
-def _quantiles(join: Join, chains: Sequence[Chain]) -> Array | None:
+def _quantiles(join: Join, normals: _Normals) -> Array | None:
     """Return quantiles [P] of all parameters over their standard deviations; None where these count as known.
 
     They do without recorded actions, where forces are what is fitted, and for long clips or several.
     """
-    chain = chains[0]
+    chains, chain = normals.chains, normals.chains[0]
     if len(chains) > 1 or chain.layout.problem.actions is None:
         return None
-    _, _, references = _Normals(chains).reduced()
+    _, _, references = normals.reduced()
 
     def variances(schur: Array) -> Array:
         return np.diagonal(_null(join, chains, [schur], references).covariance)

@@ -100,7 +100,7 @@ class FitOptions(Options):
     """Seed of everything random."""
     refine: bool = True
     """Align the mesh to the clip's pixels; off where the camera moves."""
-    intervals: str = "analytic"
+    intervals: str = ANALYTIC
     """analytic, or bootstrap: beside it, that of fits to measurements drawn again from their errors."""
     resamples: int = 20
     """Number of fits of --intervals bootstrap."""
@@ -250,7 +250,9 @@ class IdentifyConfig(
             return
         if self.resamples < LEAST_RESAMPLES:
             raise UsageError(f"--resamples {self.resamples}", f"{LEAST_RESAMPLES} or more", "leave it out for 20")
-        of_impacts = {"mu", "restitution"} & set(self.fit)
+        from vid2phys.engine.systems.rigid_contact import OF_CONTACT
+
+        of_impacts = {*OF_CONTACT, "ground"} & set(self.fit)
         flies = self.shape is not None and self.robot is None
         if flies and (len(self.clips) > 1 or self.method != "smoothing" or of_impacts):
             got = "--intervals bootstrap with several clips, another solver or impacts"

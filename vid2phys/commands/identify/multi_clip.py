@@ -73,20 +73,19 @@ def _estimate_impacts(
     """Fit the impacts of each clip, join the clips, and return a result for each."""
     from vid2phys.solvers import smoothing
 
-    begun, fits = dict(found), []
+    problems, fits = [], []
     for g, start in found.items():
         own = of_clip(g, len(several), progress)
         problem, fitted = fit_impacts(several[g], start.problem, smoothing.solution(start.fitted), options, own)
-        begun[g] = replace(start, problem=problem)
+        problems.append(problem)
         fits.append(fitted)
     progress("joining the clips")
     fits, notes = joint_impacts(fits, options.fit)
-    by_clip = dict(zip(begun, fits, strict=True))
-    noted = {g: replace(start, notes=(*start.notes, *notes)) for g, start in begun.items()}
-    return [
-        conclude_impacts(inputs, tracks[g], noted[g], by_clip[g], options) if g in begun else lost(inputs, tracks[g])
-        for g, inputs in enumerate(several)
-    ]
+    results = {g: lost(inputs, tracks[g]) for g, inputs in enumerate(several) if g not in found}
+    for (g, start), problem, fitted in zip(found.items(), problems, fits, strict=True):
+        begun = replace(start, problem=problem, notes=(*start.notes, *notes))
+        results[g] = conclude_impacts(several[g], tracks[g], begun, fitted, options)
+    return [results[g] for g in range(len(several))]
 
 
 def joined(results: Sequence[Result]) -> Result:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.progress import Progress
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
-    from vid2phys.types import Array, Parameter, Parameters, Result
+    from vid2phys.types import Array, Parameters, Result
 
 
 def resample_flight(
@@ -80,20 +78,13 @@ def with_resampled(result: Result, parameters: Parameters, resampled: Resampled,
     """
     widths = dict(zip(parameters.free_names, resampled.half_widths(parts), strict=True))
     found = tuple(
-        replace(each, bootstrap=_interval(parameters[each.name], float(widths[each.name])))
+        replace(each, bootstrap=parameters[each.name].interval(float(widths[each.name])))
         if each.name in widths
         else each
         for each in result.parameters
     )
     counts = {"bootstrap_resamples": len(resampled.values), "bootstrap_failed": resampled.failed}
     return replace(result, parameters=found, diagnostics=result.diagnostics | counts)
-
-
-def _interval(parameter: Parameter, half_width: float) -> tuple[float, float]:
-    centre = parameter.to_free(parameter.value)
-    with np.errstate(over="ignore"):
-        low, high = (parameter.from_free(centre + sign * half_width) for sign in (-1.0, 1.0))
-    return max(low, parameter.lower), min(high, parameter.upper)
 
 
 def _counted(options: FitOptions, progress: Progress) -> Callable[[int], None]:
