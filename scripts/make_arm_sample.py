@@ -8,7 +8,6 @@ and some minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from sample_film import Stage, filmed  # noqa: E402
+from sample_film import Stage, film_movers, options_of  # noqa: E402
 
 from benchmarks.clips import files  # noqa: E402
 from benchmarks.clips.appearance import Lens, Room, Sensor, Surface  # noqa: E402
@@ -73,24 +72,19 @@ JOINTS = """
 
 def main() -> None:
     """Write the sample."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=6, help="rays of a pixel")
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "arm.urdf").write_text(urdf({}))
-    files.write_camera(OUT / "camera.yaml", "arm", LENS)
+    options = options_of(__doc__, OUT)
+    (options.out / "arm.urdf").write_text(urdf({}))
+    files.write_camera(options.out / "camera.yaml", "arm", LENS)
     joints, motions = moved()
     rows = np.column_stack([np.arange(FRAMES), np.arange(FRAMES) / FPS, joints])
     names = ("shoulder_position_rad", "elbow_position_rad", "shoulder_velocity_rad_s", "elbow_velocity_rad_s")
     header = ",".join(("frame", "time_s", *names))
-    np.savetxt(OUT / "joint_states.csv", rows, ["%d", *["%.7f"] * 5], ",", header=header, comments="")
+    np.savetxt(options.out / "joint_states.csv", rows, ["%d", *["%.7f"] * 5], ",", header=header, comments="")
     truth = {"parameters": TRUTH, "fps": FPS, "frames": FRAMES, "start_rad": START_RAD}
-    (OUT / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    stage = Stage(LENS, ROOM, SENSOR, 5, options.samples, options.threads)
+    (options.out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+    stage = Stage(LENS, ROOM, SENSOR, 5, FRAMES, FPS, options.samples, options.threads)
     movers = [mover(box, motions[box.link]) for box in BOXES]
-    frames = filmed(movers, np.array([[0.0, 0.1, 0.4]]), FRAMES, FPS, stage)
-    files.write_video(OUT / "clip.mp4", frames, FPS, LENS.size_px, SENSOR.crf)
+    film_movers(options.out / "clip.mp4", stage, movers, np.array([[0.0, 0.1, 0.4]]))
 
 
 def urdf(masses: dict[str, float]) -> str:

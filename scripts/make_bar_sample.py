@@ -8,10 +8,8 @@ av and scipy, and some minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 import meshio
@@ -19,8 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from sample_film import LIGHTS, Stage, film, options_of, prepare  # noqa: E402
+
+from benchmarks.clips import files, scene  # noqa: E402
+from benchmarks.clips.appearance import Lens, Prop, Room, Sensor, Surface  # noqa: E402
 from vid2phys.engine.rollout import simulate  # noqa: E402
 from vid2phys.engine.systems.soft_body import SoftBody  # noqa: E402
 from vid2phys.engine.tets import box_tets  # noqa: E402
@@ -33,18 +35,25 @@ SIZE_M = (0.14, 0.024, 0.012)
 PLACE_M = np.array([0.0, -0.012, 0.444])  # of the corner, in the world; the clamp holds x = 0
 CELLS, FINE = (8, 2, 1), (20, 3, 2)
 FINEST = (32, 8, 4)  # of which the modes alone are found
+LENS = Lens((0.13, -0.62, 0.5), (0.065, 0.0, 0.415), 860.0, (242.0, 176.5), (480, 360))
+BLOCK = Prop("box", (0.06, 0.06, 0.05), (-0.03, 0.0, 0.45), Surface("plain", ("#3a3d44",), roughness=0.4))
+STAND = Prop("box", (0.03, 0.03, 0.425), (-0.03, 0.0, 0.2125), Surface("plain", ("#55585f",), roughness=0.5))
+ROOM = Room(
+    Surface("wood", ("#7b5b3c", "#5f442b"), 0.3, roughness=0.5),
+    Surface("noise", ("#9fb0ad", "#8a9c99"), 0.4, roughness=0.9),
+    wall_y_m=0.7,
+    posters=1,
+    clutter=3,
+    seed=8,
+    props=(BLOCK, STAND),
+)
 OF_MESH = {"young_modulus": 1.5e6, "poisson_ratio": 0.45, "damping": 2000.0, "density": 1070.0}
 
 
 def main() -> None:
     """Write the sample."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=6, help="rays of a pixel")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
+    options = options_of(__doc__, OUT)
     folder = options.out
-    folder.mkdir(parents=True, exist_ok=True)
     vertices, tets = box_tets(SIZE_M, CELLS)
     meshio.write(folder / "bar.msh", meshio.Mesh(vertices + PLACE_M, [("tetra", tets)]), "gmsh", binary=False)
     body, shapes = moved()
@@ -55,7 +64,7 @@ def main() -> None:
     (folder / "points.csv").write_text("name,x_m,y_m,z_m\ntip," + ",".join(f"{x:g}" for x in body.rest_m[tip]) + "\n")
     truth = {"parameters": true_values(), "fps": FPS, "frames": FRAMES, "size_m": SIZE_M, "clamp": "x<0.001"}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    film(folder, body, shapes, options.samples, options.threads)
+    film_bar(folder, body, shapes, options.samples, options.threads)
 
 
 def true_values() -> dict[str, float]:
@@ -81,46 +90,20 @@ def moved() -> tuple[SoftBody, Array]:
     return body, body.positions(states)
 
 
-def film(folder: Path, body: SoftBody, shapes: Array, samples: int, threads: int) -> None:
+def film_bar(folder: Path, body: SoftBody, shapes: Array, samples: int, threads: int) -> None:
     """Write camera.yaml and clip.mp4."""
-    from benchmarks.clips import files, scene
-    from benchmarks.clips.appearance import Lens, Light, Prop, Room, Sensor, Surface
-
-    lens = Lens((0.13, -0.62, 0.5), (0.065, 0.0, 0.415), 860.0, (242.0, 176.5), (480, 360))
-    lights = (Light((-1.2, -1.4, 2.2), 0.7, 60.0, "#fff1dc"), Light((1.6, -0.8, 1.8), 0.4, 25.0, "#dce8ff"))
-    block = Prop("box", (0.06, 0.06, 0.05), (-0.03, 0.0, 0.45), Surface("plain", ("#3a3d44",), roughness=0.4))
-    stand = Prop("box", (0.03, 0.03, 0.425), (-0.03, 0.0, 0.2125), Surface("plain", ("#55585f",), roughness=0.5))
-    room = Room(
-        Surface("wood", ("#7b5b3c", "#5f442b"), 0.3, roughness=0.5),
-        Surface("noise", ("#9fb0ad", "#8a9c99"), 0.4, roughness=0.9),
-        wall_y_m=0.7,
-        posters=1,
-        clutter=3,
-        seed=8,
-        props=(block, stand),
-    )
-    sensor = Sensor(crf=21)
     assert body.surface is not None
     used, faces = np.unique(body.surface.faces, return_inverse=True)
-    files.write_camera(folder / "camera.yaml", "bar", lens)
-    scene.start(lens, samples, threads, "#c8d4e6", 0.35)
-    scene.add_lights(lights)
-    scene.add_room(room, lens, shapes[:, used].reshape(-1, 3))
+    files.write_camera(folder / "camera.yaml", "bar", LENS)
+    stage = Stage(LENS, ROOM, Sensor(crf=21), 6, FRAMES, FPS, samples, threads)
+    prepare(stage, shapes[:, used].reshape(-1, 3))
     thing = scene.add_shape(shapes[0, used], faces.reshape(-1, 3), Surface("plain", ("#c2452f",), roughness=0.55))
-    frames = []
-    with tempfile.TemporaryDirectory() as work:
-        file = Path(work) / "render.exr"
-        scene.hide([thing], hidden=True)
-        static = scene.render(0, None, file)
-        scene.hide([thing], hidden=False)
-        for k in range(FRAMES):
-            scene.reshape(thing, shapes[k, used])
-            box = scene.box_around(shapes[k, used], room, lights, lens)
-            assert box is not None
-            clean = sensor.develop(scene.paste(static, scene.render(k, box, file), box), k / FPS)
-            noise = np.random.default_rng([6, k]).normal(size=clean.shape)
-            frames.append(np.clip(np.round(clean + sensor.noise_sigma(clean) * noise), 0, 255).astype(np.uint8))
-    files.write_video(folder / "clip.mp4", frames, FPS, lens.size_px, sensor.crf)
+
+    def box_of(k: int) -> scene.Box | None:
+        scene.reshape(thing, shapes[k, used])
+        return scene.box_around(shapes[k, used], ROOM, LIGHTS, LENS)
+
+    film(folder / "clip.mp4", stage, [thing], box_of)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ It takes bpy, mujoco, av, trimesh and scipy, and some minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from sample_film import Stage, filmed  # noqa: E402
+from sample_film import Stage, film_movers, options_of  # noqa: E402
 
 from benchmarks.clips import files  # noqa: E402
 from benchmarks.clips.appearance import Lens, Room, Sensor, Surface  # noqa: E402
@@ -51,12 +50,7 @@ SENSOR = Sensor(crf=21)
 
 def main() -> None:
     """Write the sample."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=6, help="rays of a pixel")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    options = options_of(__doc__, OUT)
     solid = build(BAR)
     files.write_mesh(options.out / "bar.obj", solid)
     files.write_camera(options.out / "camera.yaml", "swing", LENS)
@@ -65,10 +59,9 @@ def main() -> None:
     header = "frame,time_s,angle_rad,angular_velocity_rad_s,x,y,z,qw,qx,qy,qz"
     np.savetxt(options.out / "states.csv", rows, ["%d", *["%.7f"] * 10], ",", header=header, comments="")
     (options.out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    stage = Stage(LENS, ROOM, SENSOR, 12, options.samples, options.threads)
+    stage = Stage(LENS, ROOM, SENSOR, 12, FRAMES, FPS, options.samples, options.threads)
     bar = Mover(solid.vertices, solid.faces, solid.slot, BAR.surfaces, motion)
-    frames = filmed([bar, *pin(axis())], motion.position, FRAMES, FPS, stage)
-    files.write_video(options.out / "clip.mp4", frames, FPS, LENS.size_px, SENSOR.crf)
+    film_movers(options.out / "clip.mp4", stage, [bar, *pin(axis())], motion.position)
 
 
 def axis() -> Array:

@@ -22,7 +22,7 @@ from vid2phys.types import Array
 
 @dataclass(frozen=True)
 class Joint:
-    """What several clips tell of the parameters that they share.
+    """The joint posterior of the parameters that several clips share.
 
     names: of those that at least one clip determines. theta [P], covariance [P, P]: in solver coordinates.
     disagreement: chi-square per degree of freedom of the clips about the joint values; 0 for a single clip.
@@ -35,7 +35,7 @@ class Joint:
 
 
 def joint_of(fits: Sequence[Fitted], shared: Sequence[str]) -> Joint:
-    """Return what fits tell together of the shared parameters."""
+    """Return the product of the fits' posteriors of the shared parameters."""
     names = tuple(name for name in shared if any(_determines(fit, name) for fit in fits))
     size = len(names)
     information, gradient, terms = np.zeros((size, size)), np.zeros(size), []
@@ -57,7 +57,7 @@ def joint_of(fits: Sequence[Fitted], shared: Sequence[str]) -> Joint:
 
 
 def joined(fits: Sequence[Fitted], shared: Sequence[str]) -> tuple[list[Fitted], Joint]:
-    """Return the fits at the joint values of the shared parameters, and what the clips tell together."""
+    """Return the fits at the joint values of the shared parameters, and the joint posterior."""
     joint = joint_of(fits, shared)
     bounds = [fit.least_friction for fit in fits if fit.least_friction is not None]
     least = max(bounds) if bounds and "mu" not in joint.names else None

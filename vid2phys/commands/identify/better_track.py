@@ -65,7 +65,7 @@ def better_track(
 
 
 def _elsewhere(own: Track, other: Track, radius_m: float) -> Iterator[str]:
-    """Yield a doubt where, in most of the frames that two tracks share, the lines of sight miss each other's body."""
+    """Yield a doubt where two tracks find the body in different places, in most of the frames that they share."""
     both = own.tracked & other.tracked
     if both.sum() < COMPARED:
         return
