@@ -65,8 +65,8 @@ class Calibration:
     min_quality: float = 0.15
     still_quality: float = 0.75
     evidence_divisor: float = 5.0
-    align_scale: tuple[float, ...] = (1.0,) * 6
-    align_correlation_s: tuple[float, ...] = (0.5,) * 6
+    align_scale: tuple[float, ...] = (1.5, 1.4, 1.2, 2.3, 2.9, 2.0)  # mean of the three calibrated rigid models
+    align_correlation_s: tuple[float, ...] = (0.09, 0.09, 0.07, 0.2, 0.3, 0.2)  # the same
     contour_scale: tuple[float, ...] = (1.7, 1.4, 1.2, 1.5, 1.6, 1.6)
     contour_correlation_s: tuple[float, ...] = (0.1,) * 6
     swing_scale: float = 1.0
