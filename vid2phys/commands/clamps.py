@@ -1,6 +1,7 @@
-"""Where a body of tets is held, and where a known mass hangs: regions such as `x<0.005`, in metres.
+"""Where a body of tets or a sheet is held, and where a known mass hangs: regions such as `x<0.005`, in metres.
 
-Limits: a region is one half-space across an axis; several clamps hold what any of them holds.
+Limits: a region is one half-space across an axis, or with & between them where several meet; several clamps hold what
+any of them holds.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ def clamped(system: System, clamps: tuple[str, ...], load: str | None) -> System
     """
     hold = getattr(system, "with_clamps", None)
     if hold is None:
-        raise UsageError(f"--clamp or --load for '{system.name}'", "a body of tets: soft_body", "leave them out")
+        raise UsageError(
+            f"--clamp or --load for '{system.name}'", "a body of tets or a sheet: soft_body, cloth", "leave them out"
+        )
     if not clamps:
         raise UsageError("--load without --clamp", "both", "give what holds the body: --clamp 'x<0.005'")
     points = system.rest_m  # type: ignore[attr-defined]
-    pinned = np.unique(np.concatenate([_region("--clamp", each, points) for each in clamps]))
+    least = 3 if system.elements.shape[1] == 4 else 1  # type: ignore[attr-defined]
+    pinned = np.unique(np.concatenate([_region("--clamp", each, points, least) for each in clamps]))
     if len(pinned) == len(points):
         raise InputError(f"--clamp {','.join(clamps)} holds the whole body", "a part that is free", "make it smaller")
     if load is None:
@@ -45,11 +49,17 @@ def clamped(system: System, clamps: tuple[str, ...], load: str | None) -> System
         kilograms = np.nan
     if not (kilograms > 0.0 and where):
         raise UsageError(f"--load {load}", "kilograms@region", "for example --load '0.052@x>0.095'")
-    return hold(pinned, _region("--load", where, points), kilograms)
+    return hold(pinned, _region("--load", where, points, least), kilograms)
 
 
-def _region(flag: str, text: str, points: Array) -> NDArray[np.int64]:
+def _region(flag: str, text: str, points: Array, least: int) -> NDArray[np.int64]:
     """Return the vertices in a region."""
+    if "&" in text:
+        parts = [_region(flag, part, points, least) for part in text.split("&")]
+        both = np.flatnonzero(np.bincount(np.concatenate(parts), minlength=len(points)) == len(parts))
+        if len(both) < least:
+            raise InputError(f"{flag} {text} holds {len(both) or 'no'} vertices of the body", "a part of it", "move it")
+        return both
     found = _REGION.fullmatch(text)
     try:
         axis, side, limit = found.group(1, 2, 3) if found else ("", "", "")
@@ -58,7 +68,11 @@ def _region(flag: str, text: str, points: Array) -> NDArray[np.int64]:
         raise UsageError(f"{flag} {text}", _FORM, f"for example {flag} 'x<0.005'") from None
     along = points[:, "xyz".index(axis)]
     inside = np.flatnonzero(along < number if side == "<" else along > number)
-    if len(inside) < 3:
+    if len(inside) < least:
         got = f"{flag} {text} holds {len(inside) or 'no'} vertices of the body ({axis} is {along.min():.4g} to "
-        raise InputError(f"{got}{along.max():.4g} m)", "a face of it, three or more", "move the region, in metres")
+        raise InputError(
+            f"{got}{along.max():.4g} m)",
+            "a face of it, three or more" if least > 1 else "one or more",
+            "move the region, in metres",
+        )
     return inside

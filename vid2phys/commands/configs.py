@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, is_of_vertices
 
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 GAMMA = 1.0
@@ -67,8 +67,9 @@ class FilmedBodyOptions(MeshOptions):
 
     @property
     def volume(self) -> str | None:
-        """Return `body` where the system is made of tets that fill it."""
-        return self.body if self.body is not None and is_clamped(self.system) else None
+        """Return `body` where the system is made of its file: of tets that fill it, or of a sheet's triangles."""
+        own = self.body is not None and (is_clamped(self.system) or is_of_vertices(self.system))
+        return self.body if own else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note, warning
 from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
-from vid2phys.types import Actions, Parameters
+from vid2phys.types import Actions, Parameter, Parameters
 
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
@@ -117,16 +117,22 @@ def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tu
 
 
 def articulated_parameters(
-    system: System, given: dict[str, float], fit: tuple[str, ...], priors_and_bounds: Priors
+    system: System,
+    given: dict[str, float],
+    fit: tuple[str, ...],
+    priors_and_bounds: Priors,
+    more: tuple[Parameter, ...] = (),
 ) -> Known:
     """Return the parameters of a system on a known base with what the user gave.
+
+    more: parameters beside the system's own.
 
     Raises UsageError for unknown names and values outside their domain.
     """
     named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
     if SCALE.name in named:
         raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
-    parameters = with_camera_parameters(system.parameters(), named)
+    parameters = with_camera_parameters(Parameters((*system.parameters().items, *more)), named)
     check_given(parameters, given, fit)
     means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))

@@ -42,6 +42,13 @@ def is_clamped(name: str) -> bool:
     return name in systems.available() and systems.get(name).capabilities.observed_as == "clamped"
 
 
+def is_of_vertices(name: str) -> bool:
+    """Return whether a camera sees the system called `name` as a body of vertices that the user gives, as a whole."""
+    from vid2phys.engine import systems
+
+    return name in systems.available() and systems.get(name).capabilities.observed_as == "vertices"
+
+
 def is_on_hinge(system: System) -> bool:
     """Return whether a camera sees the system as a body on a hinge."""
     return system.capabilities.observed_as == "hinge"
@@ -66,7 +73,7 @@ def own_mesh(system: System, command: str) -> bool:
     if seen == "hinge" and command != "identify":
         got = f"`{command}` of '{system.name}', a body on a hinge"
         raise UsageError(got, "`identify`, which tracks it without training", "use `vid2phys identify`")
-    if seen == "clamped" and command != "identify":
+    if seen in ("clamped", "vertices") and command != "identify":
         raise _refused(system, command)
     if seen not in ("rigid", "hinge") and system.surface is None:
         raise UsageError(
@@ -143,7 +150,7 @@ def _is_rigid(system: System) -> bool:
 def _refused(system: System, command: str) -> UsageError:
     """Return the error for a system that `command` cannot use: purpose, what would serve, the alternative."""
     can = system.capabilities
-    reason = can.reason if can.observed_as is None else "`identify` alone follows it, clamped and without a model"
+    reason = can.reason if can.observed_as is None else "`identify` alone follows it, without a model"
     got = f"`{command}` of '{system.name}' ({purpose(system)}): {reason}"
     example = next(iter(system.parameters().names), "PARAMETER")
     recorded = f"`vid2phys fit-recording {system.name} states.csv --fit {example}` for recorded states"

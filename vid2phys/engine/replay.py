@@ -18,7 +18,7 @@ from vid2phys.types import Array
 
 _OFTEN = 2  # rollouts of one shape that are launched before one is recorded, which takes as long as several
 _KEPT = 8  # shapes of a system
-_MOST_NUMBERS = 2**20  # of all states of a rollout; beyond, steps take longer than launches and arrays much memory
+MOST_NUMBERS = 2**20  # of all states of a rollout; beyond, steps take longer than launches and arrays much memory
 
 _Shape = tuple[int, ...]
 _known: WeakKeyDictionary[System, OrderedDict[tuple[Any, ...], int | Replay]] = WeakKeyDictionary()
@@ -32,7 +32,7 @@ def replay_of(
     gradient: whether derivatives are asked for. For one thread: what others launch meanwhile would be recorded, too.
     """
     (rows, size), (_, steps, _), *_ = shapes
-    if not system.only_launches(integrator) or device != "cpu" or rows * size * steps * substeps > _MOST_NUMBERS:
+    if not system.only_launches(integrator) or device != "cpu" or rows * size * steps * substeps > MOST_NUMBERS:
         return None
     known = _known.setdefault(system, OrderedDict())
     key = (*shapes, integrator, substeps, gradient)

@@ -26,7 +26,7 @@ WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler", "implicit_midpoint"]
 Precision = Literal["double", "single"]
-Observed = Literal["rigid", "hinge", "joints", "modes", "clamped"]
+Observed = Literal["rigid", "hinge", "joints", "modes", "clamped", "vertices"]
 InputKind = Literal["rotors", "wrench", "other"]
 NOT_DECLARED = "it does not declare what a camera sees of it"
 
@@ -45,6 +45,8 @@ class Capabilities:
     - "joints": the joint coordinates of a `JointTree` on a fixed base, see `engine.movable.joints`.
     - "modes": the mode amplitudes of a clamped body, see `engine.movable.modes`.
     - "clamped": the mode amplitudes of a body of tets that the user gives and clamps, see `engine.movable.clamped`.
+    - "vertices": the motion of all vertices of a `ParticleSystem` that the user gives, as one rollout, see
+      `solvers.vertex_fit`.
     - None: no tracker estimates the state from images. The system is simulated and fitted to recordings.
     """
 

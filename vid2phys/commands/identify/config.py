@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from vid2phys.commands.configs import ClampOptions, FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, takes_actions, usually_fitted
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, is_of_vertices, takes_actions, usually_fitted
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.tracking.hint import Hint
 
@@ -219,9 +219,22 @@ class IdentifyConfig(
             raise UsageError(
                 f"no --body for --system {self.system}", "tets, or a closed surface", "give --body bar.msh"
             )
-        if (self.clamp or self.load) and not clamped:
+        if is_of_vertices(self.system):
+            self._check_vertices()
+        elif (self.clamp or self.load) and not clamped:
             got = f"--clamp or --load for --system {self.system}"
-            raise UsageError(got, "a body of tets: soft_body", "leave them out")
+            raise UsageError(got, "a body of tets or a sheet: soft_body, cloth", "leave them out")
+
+    def _check_vertices(self) -> None:
+        """Check a sheet: its file, and what its fit does not take."""
+        if self.body is None or self.mesh is not None:
+            got = f"no --body for --system {self.system}" if self.mesh is None else f"--mesh for --system {self.system}"
+            raise UsageError(got, "the sheet's triangles by --body", f"give --body {self.mesh or 'sheet.obj'}")
+        if len(self.clips) > 1:
+            raise UsageError(f"{len(self.clips)} clips of a sheet", "one clip", "fit the clips one by one")
+        if self.actions is not None or self.model not in (None, Path("none")):
+            got = f"--actions or --model for --system {self.system}"
+            raise UsageError(got, "gravity and air alone, and no model", "leave them out")
 
     def _check_solver(self) -> None:
         if self.method not in SOLVERS:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import is_auto, is_untrained
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import filmed_system, is_free, is_on_hinge, require_mesh
+from vid2phys.commands.system_choice import filmed_system, is_free, is_of_vertices, is_on_hinge, require_mesh
 from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.tracking.articulated.base_pose import BaseEstimate
     from vid2phys.tracking.hint import Hint
-    from vid2phys.types import Actions, Array, Camera, Clip, Mesh
+    from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Parameter
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
@@ -336,6 +336,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     from vid2phys.commands.fit_parameters import articulated_parameters, named
     from vid2phys.commands.identify.robot_base import BASE, require_fittable
     from vid2phys.commands.identify.robots import read_robot
+    from vid2phys.commands.identify.sheets import read_sheet
     from vid2phys.commands.identify.soft_bodies import read_soft_body
     from vid2phys.engine import systems
     from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
@@ -343,7 +344,11 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
 
     given = _given_values(config)
     system: System
-    if config.volume is not None:
+    more: tuple[Parameter, ...] = ()
+    sheet = is_of_vertices(config.system)
+    if sheet:
+        system, more, notes = read_sheet(config, given)
+    elif config.volume is not None:
         system, notes = read_soft_body(config, given, config.fit)
     elif config.robot is not None:
         system, notes = read_robot(config)
@@ -356,7 +361,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     actions = read_actions_of(system, config)
     if config.robot is not None:
         fit = tuple(name for name in fit if name != BASE)
-    known = articulated_parameters(system, given, fit, priors)
+    known = articulated_parameters(system, given, fit, priors, more)
     filmed = read(config, actions)
     model = None
     if config.robot is not None and config.model is None:
@@ -366,7 +371,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     elif config.volume is None and not is_untrained(config.model):
         model = find_model(mesh, config.model, system=config.system)
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
-    body = untrained_body(system) if model is None else body_of_model(model, system)
+    body = None if sheet else untrained_body(system) if model is None else body_of_model(model, system)
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, (*notes, *filmed.notes), body)
     require_fittable(config, inputs)
     return inputs

@@ -58,6 +58,8 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     from vid2phys.commands.identify.outputs import with_cameras, write
     from vid2phys.commands.identify.readout import READOUT, with_fitted_readout, without_readout
     from vid2phys.commands.identify.robot_base import with_base
+    from vid2phys.commands.identify.sheets import fit_sheet
+    from vid2phys.commands.system_choice import is_of_vertices
     from vid2phys.io.run import new_run
     from vid2phys.memory import return_large_blocks
     from vid2phys.solvers.camera_parameters import expand_groups
@@ -77,8 +79,12 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
             replace(inputs, preview=path, fits_readout=fits_readout)
             for inputs, path in zip(several, previews(folder, several), strict=True)
         ]
-        several, tracks = track_all(several, config, progress)
-        result = with_cameras(solve(several, tracks, config, progress), several)
+        if is_of_vertices(config.system):  # track and fit are one step
+            result = fit_sheet(several[0], progress)
+        else:
+            several, tracks = track_all(several, config, progress)
+            result = solve(several, tracks, config, progress)
+        result = with_cameras(result, several)
         result = with_fitted_readout(with_base(result, several[0]), several[0])
         if several[0].camera_estimate is not None:
             inputs, result = with_fitted_camera(several[0], result)

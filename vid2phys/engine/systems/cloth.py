@@ -10,7 +10,7 @@ import numpy as np
 
 from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Capabilities, Integrator
-from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, NOT_SEEN, Indices
+from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, Indices
 from vid2phys.engine.systems._shell import (
     EXCITED_BY,
     TriangleBody,
@@ -130,12 +130,32 @@ class Cloth(TriangleBody):
             values or {},
         )
 
+    def with_clamps(self, pinned: Indices, loaded: Indices | None, load_kg: float) -> Cloth:
+        """Return the sheet with these vertices pinned and no ground. Raises UsageError for a load: it has none."""
+        if load_kg:
+            raise UsageError(f"--load for '{self.name}'", "a sheet without a load", "leave it out")
+        return Cloth(self.rest_m, self.elements, pinned=pinned, per_edge_rest_angle=self.per_edge_rest_angle)
+
+    def placed(self, rotation: Array, shift: Array) -> Cloth:
+        """Return the sheet, without ground, rotated by `rotation` [3, 3] and then moved by `shift` [3] m."""
+        return Cloth(self.rest_m @ rotation.T + shift, self.elements, pinned=self.pinned)
+
+    def refined(self) -> Cloth:
+        """Return the sheet, without ground, with four triangles in place of each; its vertices remain the first."""
+        from trimesh.remesh import subdivide
+
+        given = self.rest_m, self.elements
+        vertices, triangles, attributes = subdivide(*given, vertex_attributes={"free": self.free[:, None]})
+        return Cloth(vertices, triangles, pinned=np.flatnonzero(attributes["free"][:, 0] == 0.0))
+
     @property
     def capabilities(self) -> Capabilities:
         """See `System.capabilities`."""
         return Capabilities(
             purpose="a sheet that stretches, bends and feels the wind",
-            reason=NOT_SEEN,
+            observed_as="vertices",
+            fitted=("bending_stiffness", "drag"),
+            groups={"start_velocity": tuple(f"start_velocity_{axis}" for axis in "xyz")},
             inertial=("shear_stiffness", "area_stiffness", "damping", "bending", "rest_angle", "density", "mass"),
             scene=("drag", "lift", "gravity", *(CONTACT_PARAMETERS if self.ground else ())),
             excited_by=_EXCITED_BY,
