@@ -63,7 +63,7 @@ def refined(
     covariance = scale[:, None] * found.covariance[sound] * scale
     step, own, shared = _tracked(seen, tracked, pose[tracked])
     rows = np.searchsorted(tracked, at)
-    shift, std, own[rows] = _joined(step[rows], own[rows], shared[rows], found.steps[sound], covariance)
+    shift, std = _joined(step[rows], own[rows], shared[rows], found.steps[sound], covariance)
     shifts, stds = _between(seen, (tracked, at), shared, shift, std)
     correlation_s = np.array(calibration.align_correlation_s)
     measured = pose[tracked].retract(step + shifts)
@@ -93,25 +93,16 @@ def _tracked(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> tuple[
     return step, own, shared
 
 
-def _joined(step: Array, own: Array, shared: Array, aligned: Array, covariance: Array) -> tuple[Array, Array, Array]:
-    """Return by how much poses are to be moved, [N, 6], and the errors that remain.
+def _joined(step: Array, own: Array, shared: Array, aligned: Array, covariance: Array) -> tuple[Array, Array]:
+    """Return by how much poses are to be moved, and the standard deviations of what remains, [N, 6] each.
 
-    These are standard deviations of errors that last [N, 6], and covariances [N, 6, 6] of those new in every frame.
-    Only the latter come from the keypoints, as far as the poses follow them. step, own, shared: see `_tracked`.
-    aligned: [N, 6] steps to the poses of the pixels, of covariance [N, 6, 6].
+    step, own, shared: see `_tracked`. aligned: [N, 6] steps to the poses of the pixels, of covariance [N, 6, 6].
     """
-    lasting = np.eye(MODES) * shared[:, None, :] ** 2.0
-    of_tracker, of_pixels = np.linalg.inv(lasting + own), np.linalg.inv(covariance)
+    of_tracker = np.linalg.inv(np.eye(MODES) * shared[:, None, :] ** 2.0 + own)
+    of_pixels = np.linalg.inv(covariance)
     both = np.linalg.inv(of_tracker + of_pixels)
-    to_tracker, to_pixels = both @ of_tracker, both @ of_pixels
-    mean = (to_tracker @ step[..., None] + to_pixels @ aligned[..., None])[..., 0]
-    remains = _mapped(to_tracker, lasting) + _mapped(to_pixels, covariance)
-    new = _mapped(to_tracker, own) + _STD_FLOOR**2 * np.eye(MODES)
-    return mean - step, np.sqrt(np.diagonal(remains, axis1=1, axis2=2)), new
-
-
-def _mapped(matrix: Array, covariance: Array) -> Array:
-    return np.asarray(matrix @ covariance @ np.swapaxes(matrix, 1, 2))
+    mean = (both @ (of_tracker @ step[..., None] + of_pixels @ aligned[..., None]))[..., 0]
+    return mean - step, np.sqrt(np.diagonal(both, axis1=1, axis2=2))
 
 
 def _between(
