@@ -96,7 +96,8 @@ def scene(system: System, batch: int = 3, steps: int = 2, seed: int = 1) -> tupl
 def finite_differences(function, point: Array, steps: Array, columns: Array | slice = slice(None)) -> Array:
     """Central differences of fourth order, [..., outputs, columns], of a function of points [K, inputs] in one call."""
     moves, steps = np.diag(steps)[columns], steps[columns]
-    near, behind, far, far_behind = np.split(function(point + np.concatenate([moves, -moves, 2 * moves, -2 * moves])), 4)
+    points = point + np.concatenate([moves, -moves, 2 * moves, -2 * moves])
+    near, behind, far, far_behind = np.split(function(points), 4)
     slopes = 8.0 * (near - behind) - (far - far_behind)
     return np.moveaxis(slopes, 0, -1) / (12.0 * steps)
 
