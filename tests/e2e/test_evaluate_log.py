@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from vid2phys.commands.evaluate import evaluate
 from vid2phys.errors import InputError
 from vid2phys.geometry import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.io.run import validate_metrics
-from vid2phys.types import Array, PoseLog
+from vid2phys.report.metrics import SymmetryGroup, symmetry_of
+from vid2phys.types import Array, Mesh, PoseLog
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 CASE = SHARED / "cases" / "lost_pose_identity" / "lostid.csv"
@@ -25,6 +27,20 @@ CASE = SHARED / "cases" / "lost_pose_identity" / "lostid.csv"
 @pytest.fixture(scope="module")
 def flight() -> Flight:
     return short_flight()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def symmetry_is_found_once() -> Iterator[None]:
+    """All runs are of one mesh, whose symmetry takes seconds."""
+    found = dict[str, SymmetryGroup]()
+
+    def once(mesh: Mesh) -> SymmetryGroup:
+        key = mesh.vertices.tobytes().hex()
+        return found[key] if key in found else found.setdefault(key, symmetry_of(mesh))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vid2phys.commands.evaluate.symmetry_of", once)
+        yield
 
 
 @pytest.fixture(scope="module")

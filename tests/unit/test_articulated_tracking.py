@@ -131,7 +131,8 @@ def test_motions_survive_a_file(motions: Motions, tmp_path: Path) -> None:
 
 def test_kinds_of_bodies() -> None:
     kinds = {name: configuration_kind(get(name)) for name in ("hand", "articulated", "rod", "quadrotor", "cloth")}
-    assert kinds == {"hand": "joints", "articulated": "joints", "rod": "modes", "quadrotor": "rigid", "cloth": "rigid"}
+    expected = {"hand": "joints", "articulated": "joints", "rod": "modes", "quadrotor": "rigid", "cloth": "vertices"}
+    assert kinds == expected
 
 
 def test_view_shows_the_workspace_from_trained_directions(hand: JointBody) -> None:
