@@ -32,10 +32,10 @@ def flight() -> Flight:
 @pytest.fixture(autouse=True, scope="module")
 def symmetry_is_found_once() -> Iterator[None]:
     """All runs are of one mesh, whose symmetry takes seconds."""
-    found = dict[str, SymmetryGroup]()
+    found = dict[bytes, SymmetryGroup]()
 
     def once(mesh: Mesh) -> SymmetryGroup:
-        key = mesh.vertices.tobytes().hex()
+        key = mesh.vertices.tobytes()
         return found[key] if key in found else found.setdefault(key, symmetry_of(mesh))
 
     with pytest.MonkeyPatch.context() as patch:

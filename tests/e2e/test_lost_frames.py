@@ -34,7 +34,8 @@ def camera_of(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("part", [pytest.param(("2", "6"), marks=pytest.mark.slow), ("20", "24")])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [("2", "6"), ("20", "24")])
 def test_a_hand_and_a_printed_cube_do_not_count_as_the_plain_cube(tmp_path: Path, part: tuple[str, str]) -> None:
     mesh, camera = str(plain_cube(tmp_path)), str(camera_of(tmp_path))
     options = f"--system rigid_contact --mesh-units m --from {part[0]} --to {part[1]} --no-overlay".split()
