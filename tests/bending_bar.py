@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import meshio
 import numpy as np
 import trimesh
 
-from vid2phys.engine.render.rasterizer import rasterize_camera
+from tests import drawn_clip
 from vid2phys.engine.tets import box_tets
-from vid2phys.geometry import invert_transform, look_at
-from vid2phys.io.camera import save_camera
+from vid2phys.geometry import look_at
 from vid2phys.types import Array, Camera
 
 SIZE_M = (0.2, 0.02, 0.01)
@@ -87,34 +85,19 @@ def surface(pieces: int = 40) -> trimesh.Trimesh:
 
 def images(frames: int, swing_m: float = 0.012, seed: int = 0) -> list[np.ndarray]:
     """Return images of a red bar before a wall of soft spots, with a grey clamp and noise."""
-    rng = np.random.default_rng(seed)
-    wall = cv2.GaussianBlur(rng.uniform(0.2, 0.8, (CAMERA.height, CAMERA.width, 3)).astype(np.float32), (0, 0), 6.0)
-    wall = 0.4 + 2.0 * (wall - wall.mean())
     clamp = trimesh.creation.box((0.04, 0.05, 0.04))
     clamp.apply_translation((-0.02, 0.0, PLACE_M[2] + 0.5 * SIZE_M[2]))
     bar = surface()
     faces = np.concatenate([bar.faces, clamp.faces + len(bar.vertices)])
     colors = np.concatenate([np.tile([0.7, 0.12, 0.1], (len(bar.faces), 1)), np.full((len(clamp.faces), 3), 0.2)])
-    to_camera = invert_transform(np.asarray(CAMERA.camera_to_world))
-    out = []
-    for k in range(frames):
-        vertices = np.concatenate([moved(np.asarray(bar.vertices), k / FPS, swing_m), clamp.vertices])
-        raster = rasterize_camera(vertices @ to_camera[:3, :3].T + to_camera[:3, 3], faces, CAMERA, 4)
-        light = 0.5 + 0.45 * np.abs((raster.normals @ to_camera[:3, :3]) @ np.array([0.3, -0.5, 0.81]))
-        color = np.where((raster.faces_seen >= 0)[..., None], (light[:, None] * colors)[raster.faces_seen], 0.0)
-        mean = raster.averaged(color)
-        linear, window = wall.copy(), raster.image_window
-        linear[window] = linear[window] * (1.0 - mean[..., 3:]) + mean[..., :3] * mean[..., 3:]
-        shown = 255.0 * np.clip(cv2.GaussianBlur(linear, (0, 0), 0.45), 0.0, 1.0) ** (1.0 / 2.2)
-        out.append(np.clip(shown + rng.normal(0.0, 1.5, shown.shape), 0, 255).astype(np.uint8))
-    return out
+    motion = [
+        np.concatenate([moved(np.asarray(bar.vertices), k / FPS, swing_m), clamp.vertices]) for k in range(frames)
+    ]
+    return drawn_clip.images(motion, faces, colors, CAMERA, seed)
 
 
 def write(folder: Path, frames: int, swing_m: float = 0.012, cells: tuple[int, int, int] = (6, 1, 1)) -> None:
     """Write images, camera and mesh into a folder."""
-    (folder / "images").mkdir(parents=True)
-    for i, image in enumerate(images(frames, swing_m)):
-        cv2.imwrite(str(folder / "images" / f"{i:04d}.png"), np.ascontiguousarray(image[..., ::-1]))
-    save_camera(CAMERA, folder / "cam.yaml")
+    drawn_clip.write(folder, images(frames, swing_m), CAMERA)
     vertices, tets = box_tets(SIZE_M, cells)
     meshio.write(folder / "bar.msh", meshio.Mesh(vertices + PLACE_M, [("tetra", tets)]), file_format="gmsh")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cv2
 import numpy as np
 import trimesh
 
-from vid2phys.engine.render.rasterizer import rasterize_camera
+from tests import drawn_clip
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.cloth import Cloth, sheet
-from vid2phys.geometry import invert_transform, look_at
-from vid2phys.io.camera import save_camera
+from vid2phys.geometry import look_at
 from vid2phys.types import Array, Camera
 
 SIDE_M, FPS = 0.2, 60.0
@@ -44,30 +42,13 @@ def motion(frames: int, cells: int = 10) -> tuple[Array, Array]:
     return body.positions(states[0]), triangles
 
 
-def images(frames: int, seed: int = 0, cells: int = 10) -> list[np.ndarray]:
-    """Return images of a red sheet before a wall of soft spots, with noise."""
-    rng = np.random.default_rng(seed)
-    wall = cv2.GaussianBlur(rng.uniform(0.2, 0.8, (CAMERA.height, CAMERA.width, 3)).astype(np.float32), (0, 0), 6.0)
-    wall = 0.4 + 2.0 * (wall - wall.mean())
+def images(frames: int, cells: int = 10) -> list[np.ndarray]:
+    """Return images of the red sheet."""
     places, faces = motion(frames, cells)
-    to_camera = invert_transform(np.asarray(CAMERA.camera_to_world))
-    out = []
-    for vertices in places:
-        raster = rasterize_camera(vertices @ to_camera[:3, :3].T + to_camera[:3, 3], faces, CAMERA, 4)
-        light = 0.5 + 0.45 * np.abs((raster.normals @ to_camera[:3, :3]) @ np.array([0.3, -0.5, 0.81]))
-        color = np.where((raster.faces_seen >= 0)[..., None], (light[:, None] * [0.7, 0.12, 0.1])[raster.faces_seen], 0)
-        mean = raster.averaged(color)
-        linear, window = wall.copy(), raster.image_window
-        linear[window] = linear[window] * (1.0 - mean[..., 3:]) + mean[..., :3] * mean[..., 3:]
-        shown = 255.0 * np.clip(cv2.GaussianBlur(linear, (0, 0), 0.45), 0.0, 1.0) ** (1.0 / 2.2)
-        out.append(np.clip(shown + rng.normal(0.0, 1.5, shown.shape), 0, 255).astype(np.uint8))
-    return out
+    return drawn_clip.images(places, faces, np.array([0.7, 0.12, 0.1]), CAMERA)
 
 
 def write(folder: Path, frames: int, cells: int = 6, moving: bool = True) -> None:
     """Write images, camera and a mesh of `cells` by `cells` into a folder; without motion, the first image again."""
-    (folder / "images").mkdir(parents=True)
-    for i, image in enumerate(images(frames) if moving else images(1) * frames):
-        cv2.imwrite(str(folder / "images" / f"{i:04d}.png"), np.ascontiguousarray(image[..., ::-1]))
-    save_camera(CAMERA, folder / "cam.yaml")
+    drawn_clip.write(folder, images(frames) if moving else images(1) * frames, CAMERA)
     trimesh.Trimesh(*sheet(SIDE_M, SIDE_M, cells, cells), process=False).export(folder / "sheet.obj")

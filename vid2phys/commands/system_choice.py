@@ -37,16 +37,19 @@ def is_free(name: str, command: str) -> bool:
 
 def is_clamped(name: str) -> bool:
     """Return whether a camera sees the system called `name` as a body of tets that the user gives and clamps."""
-    from vid2phys.engine import systems
-
-    return name in systems.available() and systems.get(name).capabilities.observed_as == "clamped"
+    return _observed_as(name) == "clamped"
 
 
 def is_of_vertices(name: str) -> bool:
     """Return whether a camera sees the system called `name` as a body of vertices that the user gives, as a whole."""
+    return _observed_as(name) == "vertices"
+
+
+def _observed_as(name: str) -> str | None:
+    """Return what a camera sees of the system called `name`; None for nothing, and for a name that is not known."""
     from vid2phys.engine import systems
 
-    return name in systems.available() and systems.get(name).capabilities.observed_as == "vertices"
+    return systems.get(name).capabilities.observed_as if name in systems.available() else None
 
 
 def is_on_hinge(system: System) -> bool:

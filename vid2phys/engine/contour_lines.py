@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.geometry import transform_points
 from vid2phys.types import Array
 
 
@@ -31,6 +32,6 @@ class ContourLines:
     def residuals(self, positions: Array) -> Array:
         """Return how far points are outside of the edges, in standard deviations [B, L], of motions [B, F, V, 3] m."""
         carried = positions[:, self.frame[:, None], self.corners]
-        points = np.einsum("lc,blcx->blx", self.weights, carried) @ self.to_camera[:3, :3].T + self.to_camera[:3, 3]
+        points = transform_points(self.to_camera, np.einsum("lc,blcx->blx", self.weights, carried))
         bearings = points[..., :2] / np.maximum(points[..., 2:], 1e-6)
         return np.asarray(((self.along * bearings).sum(axis=-1) - self.edge) / self.std)

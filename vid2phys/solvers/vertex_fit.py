@@ -107,10 +107,12 @@ class _Loss(BatchedMotionLoss):
 
 @dataclass(frozen=True)
 class VertexFit:
-    """The optimum. values: [U] of free parameters in solver coordinates, which a finer mesh moved by
-    `moved` [U]. states: [F, 6 V]. covariance [U, U] and
-    null_directions [*, U]. degrees: of freedom. lines: at the optimum. misfit: RMS of their residuals,
-    and distance_px of the distances. overlaps: [F]."""
+    """The optimum.
+
+    values: [U] of free parameters in solver coordinates, which a finer mesh moved by `moved` [U]. states: [F, 6 V].
+    covariance [U, U] and null_directions [*, U]. degrees: of freedom. lines: at the optimum. misfit: RMS of their
+    residuals, and distance_px of the distances. overlaps: [F].
+    """
 
     values: Array
     moved: Array
@@ -134,8 +136,10 @@ def fit(
 ) -> VertexFit:
     """Return the best fit.
 
-    finer: the same on a finer mesh, whose first vertices are those of the body. It corrects the fit.
-    Raises SimulationError when no start can be simulated to the end of the clip."""
+    finer: the same on a finer mesh, whose first vertices are those of the body. The finer mesh corrects the fit.
+
+    Raises SimulationError when no start can be simulated to the end of the clip.
+    """
     count, candidates = len(started.times_s), _starts(started.parameters)
     horizons = _horizons(count)
     for n, horizon in enumerate(horizons):
@@ -145,7 +149,7 @@ def fit(
             try:
                 values = start
                 for reach in _REACHES:
-                    values, _ = _round(started, frames, values, horizon, reach, start)
+                    values = _round(started, frames, values, horizon, reach, start)
                 found.append((-float(frames.overlaps(started.positions(values, horizon)).mean()), values))
             except SimulationError:
                 continue
@@ -163,7 +167,7 @@ def _finished(started: Started, finer: Started, frames: Frames, values: Array) -
     count, change, rounds, system = len(started.times_s), np.inf, 0, started.system
     for reach in _LAST_REACHES:
         before, rounds = values, rounds + 1
-        values, _ = _round(started, frames, values, count, reach, None)
+        values = _round(started, frames, values, count, reach, None)
         change = float(np.abs((values - before) / _units(started.parameters, values)).max())
         if change < _DIFFERENCE:
             break
@@ -175,8 +179,7 @@ def _finished(started: Started, finer: Started, frames: Frames, values: Array) -
     null, degrees = robust_covariance(residuals, jacobian, lines.frame, count)
     states, moved = _on_finer_mesh(started, finer, loss, values, jacobian)
     positions = system.positions(states)
-    residuals = loss.scale * lines.residuals(positions[None])[0]
-    distance = float(np.sqrt(np.mean((lines.residuals(positions[None])[0] * lines.std) ** 2)))
+    off = lines.residuals(positions[None])[0]
     return VertexFit(
         values=values + moved,
         moved=moved,
@@ -185,8 +188,8 @@ def _finished(started: Started, finer: Started, frames: Frames, values: Array) -
         null_directions=null.directions,
         degrees=degrees,
         lines=lines,
-        misfit=float(np.sqrt(np.mean(residuals**2))),
-        distance_px=distance,
+        misfit=float(np.sqrt(np.mean((loss.scale * off) ** 2))),
+        distance_px=float(np.sqrt(np.mean((off * lines.std) ** 2))),
         overlaps=frames.overlaps(positions),
         rounds=rounds,
         converged=change < _CHANGED,
@@ -243,10 +246,8 @@ def _linear(started: Started, loss: _Loss, values: Array, frames: int) -> tuple[
     return off[0], ((off[1 : 1 + size] - off[1 + size :]) / np.diagonal(above - below)[:, None]).T
 
 
-def _round(
-    started: Started, frames: Frames, values: Array, horizon: int, reach: float, start: Array | None
-) -> tuple[Array, float]:
-    """Return values after some steps with one set of lines, and their cost. start: mean of a weak prior, if any."""
+def _round(started: Started, frames: Frames, values: Array, horizon: int, reach: float, start: Array | None) -> Array:
+    """Return values [U] after some steps with one set of lines. start: mean [U] of a weak prior, if any."""
     positions = started.positions(values, horizon)
     lines = frames.lines(positions, reach)
     if lines is None:
@@ -257,7 +258,7 @@ def _round(
         lambda rows: started.states(rows, horizon), loss, values[None], units, prior=prior,
         limits=started.parameters.free_bounds, iterations=_STEPS,
     )  # fmt: skip
-    return found.values, found.loss
+    return found.values
 
 
 def _units(parameters: Parameters, values: Array) -> Array:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.contour_lines import ContourLines
 from vid2phys.engine.systems._particles import embed
-from vid2phys.geometry import invert_transform
+from vid2phys.geometry import invert_transform, transform_points
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.foreground_edges import edge_places
-from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
-from vid2phys.tracking.cues.silhouette import Drawing, draw
+from vid2phys.tracking.cues.occluding_contour import occluding_contour
+from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.types import Array, Camera, Clip
@@ -48,20 +48,15 @@ class VertexFrames:
 
     def learn(self, positions: Array, rows: Iterable[int]) -> None:
         """Learn the colours of body and scene from the body's places [F, V, 3] m in some frames."""
-        shown = {}
-        for i in rows:
-            drawing = self._drawn(positions[i])
-            mask = None if drawing is None else drawing.in_frame(self.camera)
-            if mask is not None and mask[2].any():
-                shown[i] = mask
+        masks = {i: self._mask(positions[i]) for i in rows}
+        shown = {i: mask for i, mask in masks.items() if mask is not None and mask[2].any()}
         self.foreground, self._ratios = self.foreground.learned(shown), {}
 
     def overlaps(self, positions: Array) -> Array:
         """Return the overlap of silhouette and foreground [F], intersection over union, of places [F, V, 3] m."""
         found = np.zeros(len(positions))
         for i, vertices in enumerate(positions):
-            drawing = self._drawn(vertices)
-            mask = None if drawing is None else drawing.in_frame(self.camera)
+            mask = self._mask(vertices)
             if mask is None:
                 continue
             rows, columns, inside = mask
@@ -96,10 +91,11 @@ class VertexFrames:
 
     def _lines_of(self, i: int, vertices: Array, reach_share: float) -> tuple[Array, ...] | None:
         """Return the fields of `ContourLines` of a frame, but `to_camera`."""
-        contour = self._contour(vertices)
+        placed = transform_points(self.to_camera, vertices)
+        drawing = draw(placed, self.faces)
+        contour = None if drawing is None else occluding_contour(drawing, self.camera, _CONTOUR)
         if contour is None:
             return None
-        placed = vertices @ self.to_camera[:3, :3].T + self.to_camera[:3, 3]
         corners, weights = embed(contour.points, placed, self.faces)
         kept = (weights * self._free[corners]).sum(axis=1) > 0.5
         if not kept.any():
@@ -112,9 +108,7 @@ class VertexFrames:
         edge = (along * points[:, :2] / points[:, 2:]).sum(axis=1) + mean
         return np.full(len(mean), i), corners, weights, along, edge, np.sqrt(variance), normals
 
-    def _contour(self, vertices: Array) -> OccludingContour | None:
-        drawing = self._drawn(vertices)
-        return None if drawing is None else occluding_contour(drawing, self.camera, _CONTOUR)
-
-    def _drawn(self, vertices: Array) -> Drawing | None:
-        return draw(vertices @ self.to_camera[:3, :3].T + self.to_camera[:3, 3], self.faces)
+    def _mask(self, vertices: Array) -> tuple[slice, slice, NDArray[np.bool_]] | None:
+        """Return the silhouette in a frame; None where the body is not in view."""
+        drawing = draw(transform_points(self.to_camera, vertices), self.faces)
+        return None if drawing is None else drawing.in_frame(self.camera)

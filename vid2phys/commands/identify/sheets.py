@@ -158,15 +158,17 @@ def _observation(inputs: Inputs, started: Started, found: VertexFit) -> Observat
     An edge shows a place across it; along it the error is large.
     """
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.geometry import transform_points
     from vid2phys.types import Observation
 
     body, lines = started.system, found.lines
-    at = body.positions(found.states) @ lines.to_camera[:3, :3].T + lines.to_camera[:3, 3]
+    places = body.positions(found.states)
+    at = transform_points(lines.to_camera, places)
     bearings: Array = at[..., :2] / at[..., 2:]
     count, size = bearings.shape[:2]
     covariance, visible = np.tile(np.eye(2), (count, size, 1, 1)), np.zeros((count, size), dtype=bool)
     vertex = lines.corners[np.arange(len(lines.frame)), lines.weights.argmax(axis=1)]
-    off = -lines.residuals(body.positions(found.states)[None])[0] * lines.std
+    off = -lines.residuals(places[None])[0] * lines.std
     for i, v, normal, distance in zip(lines.frame, vertex, lines.normal, off, strict=True):
         if visible[i, v]:
             continue
