@@ -94,12 +94,13 @@ def _setup(problem: Problem) -> _Setup:
 def whitening(problem: Problem) -> Array:
     """Return roots W of the inverse covariance of each frame's measurements (`measurements`), [F, N, N].
 
-    Shared errors count by their correlation in time.
+    Shared errors count by their correlation in time: as one error of the whole clip at most.
     """
     errors = Errors.of(problem.observation)
     step = np.gradient(errors.clock_s)[:, None]
     rho = np.minimum(np.exp(-step / np.maximum(errors.times_s, 1e-9)), _MOST_ALIKE)
-    basis = errors.basis * np.sqrt((1.0 + rho) / (1.0 - rho))[:, None]
+    alike = np.minimum((1.0 + rho) / (1.0 - rho), len(rho))  # frames that count as one
+    basis = errors.basis * np.sqrt(alike)[:, None]
     total, hidden = errors.covariance + basis @ np.swapaxes(basis, 1, 2), ~errors.used
     total[hidden] = 0.0
     np.swapaxes(total, 1, 2)[hidden] = 0.0

@@ -1,7 +1,5 @@
 """Random arms, moved by MuJoCo and measured with the tracker's error model: how often intervals hold the truth.
 
-    python -m benchmarks.arm_coverage [--cases N]
-
 Serial arms of two or three links with random sizes, masses, joint axes, damping and payload swing from a random start
 for 1.4 s. Joint angles get errors of 0.3 deg: half of their variance is independent, half a Gauss-Markov process of
 0.3 s. The fit is that of `identify --fit joint_damping,payload`.
@@ -9,14 +7,13 @@ for 1.4 s. Joint angles get errors of 0.3 deg: half of their variance is indepen
 
 from __future__ import annotations
 
-import argparse
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
 import numpy as np
 
+from benchmarks.coverage.cases import Case, lasting_errors
 from vid2phys.commands.fit_parameters import named
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.systems.articulated import Articulated
@@ -26,7 +23,7 @@ from vid2phys.solvers import configuration_shooting, intervals
 from vid2phys.solvers.initialise import local_fit, tricube, window
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.articulated.silhouette_tracker import observation_of_nothing
-from vid2phys.types import Actions, Array, ConfigurationMeasurement, Estimate
+from vid2phys.types import Actions, Array, ConfigurationMeasurement, Estimate, Status
 
 FPS, FRAMES, STD_RAD, CORRELATION_S = 60.0, 84, np.radians(0.3), 0.3
 STEPS = 60  # of MuJoCo in a frame interval
@@ -90,22 +87,21 @@ def motion(arm: Arm) -> Array:
 def measured(true: Array, body: JointBody, rng: np.random.Generator) -> tuple[Array, ConfigurationMeasurement]:
     """Return the times [T] and the measured angles, with errors as their error model states them."""
     count, size = true.shape
-    times = np.arange(count) / FPS
-    keep = np.exp(-1.0 / (FPS * CORRELATION_S))
-    lasting = np.empty_like(true)
-    lasting[0] = rng.normal(size=size)
-    for t in range(1, count):
-        lasting[t] = keep * lasting[t - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=size)
+    times, correlation_s = np.arange(count) / FPS, np.full(size, CORRELATION_S)
     std = np.sqrt(0.5) * STD_RAD
-    at = true + std * (lasting + rng.normal(size=true.shape))
+    at = true + std * (lasting_errors(rng, times, correlation_s) + rng.normal(size=true.shape))
     own, basis = np.tile(std**2 * np.eye(size), (count, 1, 1)), np.tile(std * np.eye(size), (count, 1, 1))
-    seen = np.ones(count, dtype=bool)
-    return times, ConfigurationMeasurement(at, own, basis, np.full(size, CORRELATION_S), seen, "silhouette")
+    return times, ConfigurationMeasurement(at, own, basis, correlation_s, np.ones(count, dtype=bool), "silhouette")
 
 
-def fitted(arm: Arm, seed: int) -> dict[str, Estimate] | None:
-    """Return the estimates of one arm by name; None where the fit did not converge."""
-    rng = np.random.default_rng(seed)
+def case(seed: int) -> Case:
+    """Return the fit of a random arm."""
+    arm = random_arm(np.random.default_rng(1000 + seed))
+    return Case(arm.values, *_fitted(arm, np.random.default_rng(seed)))
+
+
+def _fitted(arm: Arm, rng: np.random.Generator) -> tuple[dict[str, Estimate], Status]:
+    """Return the estimates of one arm by name, none where the fit did not converge, and the status."""
     system, fit = named(Articulated(parse_robot(arm.given, Path("arm.xml"))), ("joint_damping", "payload"))
     assert isinstance(system, Articulated)
     body = JointBody(system)
@@ -121,46 +117,10 @@ def fitted(arm: Arm, seed: int) -> dict[str, Estimate] | None:
     try:
         solution = configuration_shooting.solve(problem, body, start, rates)
     except (SimulationError, UsageError):
-        return None
+        return {}, Status.NOT_CONVERGED
     if not solution.converged:
-        return None
+        return {}, Status.NOT_CONVERGED
     freedom = float(at.size - 2 * len(start) - len(fit))
     covariance, null = solution.theta_covariance, solution.null_directions
     found = intervals.estimates(solution.parameters, fit, covariance, null, freedom)
-    return {each.name: each for each in found if each.name in fit}
-
-
-def main() -> None:
-    """Print coverage, share of converged fits and errors."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100, help="number of random arms")
-    options = parser.parse_args()
-    began, inside, off, width, lost = (
-        time.monotonic(),
-        list[tuple[str, bool]](),
-        list[float](),
-        list[float](),
-        list[int](),
-    )
-    for seed in range(options.cases):
-        arm = random_arm(np.random.default_rng(1000 + seed))
-        found = fitted(arm, seed)
-        if found is None:
-            lost.append(seed)
-            continue
-        for name, true in arm.values.items():
-            each = found[name]
-            low, high = each.ci95
-            inside.append((name, low <= true <= high))
-            off.append(abs(each.value / true - 1.0))
-            width.append(0.5 * (high - low) / true)
-    print(f"{options.cases} arms, converged {1.0 - len(lost) / options.cases:.0%}, not: {lost}")
-    for kind in ("damping", "payload"):
-        held = [ok for name, ok in inside if name.startswith(kind)]
-        print(f"{kind}: {np.mean(held):.1%} of {len(held)} within their 95 % intervals")
-    print(f"median error {np.median(off):.1%}, median half width {np.median(width):.1%}")
-    print(f"{time.monotonic() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()
+    return {each.name: each for each in found if each.name in fit}, Status.CONVERGED

@@ -1,0 +1,135 @@
+"""Print and keep how often 95 % intervals hold the truth, and how wide they are, for random motions.
+
+    python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--picture FILE]
+
+KIND: arms, flights, swings, throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the error
+(both root mean squares, relative to the truth); `bias_ratio`, the mean error over the root mean square. Errors of poses
+are drawn from the error model of the tracker, so that this judges fits and their intervals, not the tracker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.coverage.cases import Case
+from vid2phys.types import Status
+
+KINDS = ("arms", "flights", "swings", "throws")
+_SYSTEMS = {"arms": "articulated", "flights": "quadrotor", "swings": "pendulum", "throws": "rigid_contact"}
+_BINS = np.linspace(-5.0, 5.0, 41)
+
+
+def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
+    """Return a row for each parameter of a kind of motion."""
+    converged = float(np.mean([case.status in (Status.CONVERGED, Status.DOUBTFUL) for case in cases]))
+    groups = dict[str, list[tuple[float, float, float]]]()  # error, half width, deviations
+    unknown = dict[str, int]()
+    for case in cases:
+        for name, each in case.found.items():
+            group = name.split("_")[0] if name.startswith(("damping", "payload")) else name
+            if not each.identifiable:
+                unknown[group] = unknown.get(group, 0) + 1
+                continue
+            low, high = each.ci95
+            true = case.truth[name]
+            half = (each.value - low) if true < each.value else (high - each.value)  # on the truth's side
+            groups.setdefault(group, []).append(
+                ((each.value - true) / true, half / true, 1.96 * (each.value - true) / half)
+            )
+    out = []
+    for name, values in groups.items():
+        error, half, z = np.array(values).T
+        size = float(np.sqrt(np.mean(error**2)))
+        out.append(
+            {
+                "system": _SYSTEMS[kind],
+                "parameter": name,
+                "motions": len(cases),
+                "converged": converged,
+                "estimates": len(values),
+                "not_identifiable": unknown.get(name, 0),
+                "held_share": float(np.mean(np.abs(z) < 1.96)),
+                "width_ratio": float(np.sqrt(np.mean(half**2)) / (1.96 * size)),
+                "bias_ratio": float(np.mean(error) / size),
+                "median_error": float(np.median(np.abs(error))),
+                "median_half_width": float(np.median(half)),
+                "deviations": [round(float(each), 3) for each in z],
+            }
+        )
+    return out
+
+
+def markdown(found: list[dict[str, Any]]) -> str:
+    """Return the rows as a table."""
+    lines = [
+        "| system | parameter | motions | converged | estimates | held | width ratio | bias ratio | median error "
+        "| median half width |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        lines.append(
+            f"| {row['system']} | {row['parameter']} | {row['motions']} | {row['converged']:.0%} | {row['estimates']} "
+            f"| {row['held_share']:.1%} | {row['width_ratio']:.2f} | {row['bias_ratio']:+.2f} "
+            f"| {row['median_error']:.2%} | {row['median_half_width']:.2%} |"
+        )
+    return "\n".join(lines)
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """Draw histograms of the errors in stated standard deviations, with the normal distribution."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = min(4, len(found))
+    count = -(-len(found) // columns)
+    figure, axes = pyplot.subplots(count, columns, figsize=(3.0 * columns, 2.3 * count), squeeze=False, sharex=True)
+    normal = np.exp(-0.5 * _BINS**2) / np.sqrt(2.0 * np.pi)
+    for axis, row in zip(axes.ravel(), found, strict=False):
+        axis.hist(np.clip(row["deviations"], -5.0, 5.0), _BINS[::2], density=True, color="tab:blue", alpha=0.6)
+        axis.plot(_BINS, normal, color="black", linewidth=1.0)
+        axis.set_title(f"{row['system']}: {row['parameter']}", fontsize=9)
+    for axis in axes.ravel()[len(found) :]:
+        axis.set_visible(False)
+    figure.supxlabel("error, stated standard deviations")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Fit random motions of the kinds that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", default=[], help=", ".join(KINDS))
+    parser.add_argument("--count", type=int, default=200, help="number of motions of each kind")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first motion")
+    parser.add_argument("--json", type=Path, help="file that keeps the rows; those of other kinds stay")
+    parser.add_argument("--picture", type=Path, help="histograms of the errors, PNG")
+    options = parser.parse_args()
+    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    for kind in options.kinds or KINDS:
+        module, began, cases = importlib.import_module(f"benchmarks.coverage.{kind}"), time.process_time(), list[Case]()
+        for seed in range(options.first, options.first + options.count):
+            cases.append(module.case(seed))
+        found = rows(kind, cases)
+        kept = [row for row in kept if row["system"] != _SYSTEMS[kind]] + found
+        each_s = (time.process_time() - began) / options.count
+        print(f"{kind}: {each_s:.1f} s of processor time a motion", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+    kept.sort(key=lambda row: (row["system"], row["parameter"]))
+    print(markdown(kept))
+    if options.picture:
+        draw(kept, options.picture)
+
+
+if __name__ == "__main__":
+    main()

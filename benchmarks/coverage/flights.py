@@ -1,0 +1,66 @@
+"""Random flights of a quadrotor with recorded actions: mass and drag.
+
+Thrust and torques are random and smooth; attitude is held by them through a feedback, as a controller would. The true
+motion is that of the system which is fitted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import trimesh
+
+from benchmarks.coverage import rigid
+from benchmarks.coverage.cases import Case
+from vid2phys.engine import systems
+from vid2phys.engine.rollout import simulate
+from vid2phys.geometry import quat_from_rotvec, rotvec_from_quat
+from vid2phys.types import Actions, Array, Mesh
+
+FIT = ("mass", "drag")
+_FPS, _FRAMES, _ACTIONS_HZ = 30.0, 100, 100.0
+_LEVEL, _DAMPED = 60.0, 12.0  # feedback of the attitude, 1/s^2 and 1/s
+
+
+def case(seed: int) -> Case:
+    """Return the fit of a random flight."""
+    rng = np.random.default_rng([seed, 71])
+    system = systems.get("quadrotor")
+    mass, size = float(np.exp(rng.uniform(np.log(0.03), np.log(1.5)))), float(rng.uniform(0.08, 0.3))
+    body = trimesh.creation.box((size, size, 0.3 * size))
+    mesh = Mesh(np.asarray(body.vertices, float), np.asarray(body.faces, np.int64), np.zeros(12, np.int64))
+    inertia = mass * np.array([1.09, 1.09, 2.0]) * size**2 / 12.0 * np.exp(rng.normal(0.0, 0.2, 3))
+    truth = {"mass": mass, "drag": mass * float(rng.uniform(0.05, 0.4))}
+    moments = dict(zip(("inertia_xx", "inertia_yy", "inertia_zz"), inertia.tolist(), strict=True))
+    parameters = system.parameters().with_values(truth | moments)
+    times = np.arange(_FRAMES) / _FPS
+    states, wrench = _flown(rng, system, parameters, mass, inertia)
+    actions = Actions(np.arange(len(wrench)) / _ACTIONS_HZ, wrench, "wrench", system.action_names, system.action_units)
+    indices = np.round(times * _ACTIONS_HZ).astype(int)
+    middle = states[indices, :3].mean(axis=0)
+    far = float(rng.uniform(8.0, 20.0)) * size + np.linalg.norm(states[indices, :3] - middle, axis=1).max()
+    camera = rigid.camera_at(middle + far * np.array([0.6, -0.75, 0.28]), middle)
+    exact = states[indices]
+    result = rigid.identified(rng, system, mesh, camera, indices / _ACTIONS_HZ, exact, FIT, moments, actions)
+    return Case.of(result, truth)
+
+
+def _flown(rng, system, parameters, mass, inertia) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
+    """Return states [S + 1, 13] at the times of the actions, and thrust and torques [S, 4]."""
+    count = int(_FRAMES / _FPS * _ACTIONS_HZ) + 2
+    state = np.zeros(13)
+    state[3:7] = quat_from_rotvec(np.array([0.0, 0.0, rng.uniform(-np.pi, np.pi)]))
+    state[7:10] = rng.normal(0.0, 0.4, 3)
+    time = np.arange(count) / _ACTIONS_HZ
+    waves = rng.uniform(0.4, 1.6, (4, 3)), rng.uniform(0.0, 2.0 * np.pi, (4, 3))
+    wished = np.sin(2.0 * np.pi * waves[0] * time[:, None, None] + waves[1]).sum(axis=-1) / 3.0  # [S, 4]
+    states, wrench = [state], []
+    for k in range(count):
+        thrust = mass * 9.81 * (1.0 + 0.15 * wished[k, 0])
+        tilt = rotvec_from_quat(state[3:7])
+        torque = inertia * (_LEVEL * (0.35 * wished[k, 1:] - tilt) * [1, 1, 0] - _DAMPED * state[10:13])
+        wrench.append(np.array([thrust, *torque]))
+        state = simulate(
+            *(system, state[None], np.append(wrench[-1], np.zeros(6))[None, None], parameters.vector, 1.0 / _ACTIONS_HZ)
+        )[0, -1]
+        states.append(state)
+    return np.array(states), np.array(wrench)

@@ -1,0 +1,80 @@
+"""What flights of rigid bodies share: a camera, poses with a tracker's errors, and the fit of `identify`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.coverage.cases import lasting_errors
+from vid2phys.commands.fit_parameters import fixed_parameters
+from vid2phys.commands.identify import pipeline
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.system import System
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose, invert_transform, look_at, make_transform, matrix_from_quat
+from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.io.mesh import mass_properties
+from vid2phys.tracking.measured import with_poses
+from vid2phys.tracking.track import Track
+from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
+
+STD = np.array([0.010, 0.010, 0.010, 4e-4, 4e-4, 6e-3])
+"""Standard deviations of poses, as `Pose.retract` has them: rad, shares of the distance, log distance."""
+INDEPENDENT_SHARE = 0.5  # of a standard deviation, as `tracking.mesh_tracker` states it
+_POINTS = 0.05 * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0], [0, -1, 0], [1, 1, 1]])
+
+
+def camera_at(place: Array, towards: Array) -> Camera:
+    """Return a camera of 640x480 pixels at a place [3] that looks towards another one."""
+    K = np.array([[700.0, 0.0, 319.5], [0.0, 700.0, 239.5], [0.0, 0.0, 1.0]])
+    return Camera(K, 640, 480, camera_to_world=look_at(place, towards))
+
+
+def identified(
+    rng: np.random.Generator,
+    system: System,
+    mesh: Mesh,
+    camera: Camera,
+    times_s: Array,
+    states: Array,
+    fit: tuple[str, ...],
+    given: dict[str, float],
+    actions: Actions | None,
+) -> Result:
+    """Return what `identify` makes of true states [T, N] whose poses are seen with errors.
+
+    fit: names of parameters. given: known ones.
+    """
+    blank = ArrayFrames(np.zeros((len(times_s), camera.height, camera.width, 3), np.uint8))
+    clip = Clip(blank, times_s, camera.width, camera.height, "drawn")
+    to_world = np.asarray(camera.camera_to_world, float)
+    known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
+    inputs = Inputs(clip, mesh, camera, to_world, system, actions, None, known, ())
+    at, quats = system.body_pose(states)
+    true = invert_transform(to_world) @ make_transform(matrix_from_quat(quats), at)
+    track = seen(rng, times_s, Pose(true[:, :3, :3], true[:, :3, 3]))
+    return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
+
+
+def seen(rng: np.random.Generator, times_s: Array, true: Pose) -> Track:
+    """Return the track of true poses camera_from_body [T], with errors as a body without a model has them."""
+    calibration, count = Calibration(), len(times_s)
+    correlation_s = np.array(calibration.contour_correlation_s)
+    errors = STD * lasting_errors(rng, times_s, correlation_s)
+    errors += INDEPENDENT_SHARE * STD * rng.normal(size=errors.shape)
+    poses = true.retract(errors)
+    track = Track.of_nothing(times_s, _POINTS, calibration, np.zeros(1))
+    frames, std = np.arange(count), np.tile(STD, (count, 1))
+    own = np.tile(np.diag((INDEPENDENT_SHARE * STD) ** 2), (count, 1, 1))
+    observation = with_poses(track.observation, frames, poses, std, correlation_s, "silhouette", own)
+    zeros = np.zeros(count)
+    estimate = PoseEstimate(
+        poses, np.tile(np.diag(STD**2), (count, 1, 1)), zeros, zeros, np.zeros((count, len(_POINTS)), bool)
+    )
+    bearings = project_points(poses, _POINTS)
+    return Track(
+        *(type(observation)(**{**vars(observation), "bearings": bearings}), estimate, np.ones(count, bool)),
+        *(np.ones(count), np.zeros(count, np.int64), np.zeros(1)),
+    )
