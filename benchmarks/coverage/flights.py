@@ -1,4 +1,4 @@
-"""Random flights of a quadrotor with recorded actions: mass and drag.
+"""Random flights of a quadrotor with recorded actions: mass, drag and inertia.
 
 Thrust and torques are random and smooth; attitude is held by them through a feedback, as a controller would. The true
 motion is that of the system which is fitted.
@@ -16,7 +16,8 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.geometry import quat_from_rotvec, rotvec_from_quat
 from vid2phys.types import Actions, Array, Mesh
 
-FIT = ("mass", "drag")
+_INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
+FIT = ("mass", "drag", *_INERTIA)
 _FPS, _FRAMES, _ACTIONS_HZ = 30.0, 100, 100.0
 _LEVEL, _DAMPED = 60.0, 12.0  # feedback of the attitude, 1/s^2 and 1/s
 
@@ -30,8 +31,8 @@ def case(seed: int) -> Case:
     mesh = Mesh(np.asarray(body.vertices, float), np.asarray(body.faces, np.int64), np.zeros(12, np.int64))
     inertia = mass * np.array([1.09, 1.09, 2.0]) * size**2 / 12.0 * np.exp(rng.normal(0.0, 0.2, 3))
     truth = {"mass": mass, "drag": mass * float(rng.uniform(0.05, 0.4))}
-    moments = dict(zip(("inertia_xx", "inertia_yy", "inertia_zz"), inertia.tolist(), strict=True))
-    parameters = system.parameters().with_values(truth | moments)
+    truth |= dict(zip(_INERTIA, inertia.tolist(), strict=True))
+    parameters = system.parameters().with_values(truth)
     times = np.arange(_FRAMES) / _FPS
     states, wrench = _flown(rng, system, parameters, mass, inertia)
     actions = Actions(np.arange(len(wrench)) / _ACTIONS_HZ, wrench, "wrench", system.action_names, system.action_units)
@@ -40,7 +41,7 @@ def case(seed: int) -> Case:
     far = float(rng.uniform(8.0, 20.0)) * size + np.linalg.norm(states[indices, :3] - middle, axis=1).max()
     camera = rigid.camera_at(middle + far * np.array([0.6, -0.75, 0.28]), middle)
     exact = states[indices]
-    result = rigid.identified(rng, system, mesh, camera, indices / _ACTIONS_HZ, exact, FIT, moments, actions)
+    result = rigid.identified(rng, system, mesh, camera, indices / _ACTIONS_HZ, exact, FIT, {}, actions)
     return Case.of(result, truth)
 
 
