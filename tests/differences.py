@@ -1,8 +1,8 @@
-"""Derivatives of a rollout by differences, all rollouts in one batch: for few parameters of systems of any size."""
+"""Derivatives by differences of fourth order, all points in one batch: of any function, and of a rollout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,6 +14,22 @@ _SHARE = 3e-3  # of a parameter's value that it is varied by
 _AT_ZERO = 1e-3  # what that share is taken of when the value is zero, in SI
 _CENTRAL = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 _FORWARD = np.array([1.0, 2.0, 3.0, 4.0]), np.array([48.0, -36.0, 16.0, -3.0]) / 12.0
+
+
+def finite_differences(
+    function: Callable[[Array], Array], point: Array, steps: Array, columns: Array | slice = slice(None)
+) -> Array:
+    """Central differences of fourth order, [..., outputs, columns], of a function of points [K, inputs] in one call."""
+    moves, steps = np.diag(steps)[columns], steps[columns]
+    points = point + np.concatenate([moves, -moves, 2 * moves, -2 * moves])
+    near, behind, far, far_behind = np.split(function(points), 4)
+    slopes = 8.0 * (near - behind) - (far - far_behind)
+    return np.moveaxis(slopes, 0, -1) / (12.0 * steps)
+
+
+def like(batch: Array, value: Array) -> Array:
+    """A value [N] for each row of a batch [K, ...], [K, N]."""
+    return np.tile(value, (len(batch), 1))
 
 
 def parameter_differences(

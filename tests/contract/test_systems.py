@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.differences import finite_differences, like
 from vid2phys import geometry
 from vid2phys.engine import replay, systems
 from vid2phys.engine.kernels.runtime import wp
@@ -91,20 +92,6 @@ def scene(system: System, batch: int = 3, steps: int = 2, seed: int = 1) -> tupl
     scale = np.where(hover == 0.0, control_size(system), 0.3 * np.abs(hover))
     controls = hover + scale * rng.normal(size=(batch, steps, hover.size))
     return system.sample_state(rng, batch), controls, parameters
-
-
-def finite_differences(function, point: Array, steps: Array, columns: Array | slice = slice(None)) -> Array:
-    """Central differences of fourth order, [..., outputs, columns], of a function of points [K, inputs] in one call."""
-    moves, steps = np.diag(steps)[columns], steps[columns]
-    points = point + np.concatenate([moves, -moves, 2 * moves, -2 * moves])
-    near, behind, far, far_behind = np.split(function(points), 4)
-    slopes = 8.0 * (near - behind) - (far - far_behind)
-    return np.moveaxis(slopes, 0, -1) / (12.0 * steps)
-
-
-def like(batch: Array, value: Array) -> Array:
-    """A value [N] for each row of a batch [K, ...], [K, N]."""
-    return np.tile(value, (len(batch), 1))
 
 
 def parameter_steps(system: System, parameters: Array) -> Array:

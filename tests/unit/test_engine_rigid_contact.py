@@ -11,6 +11,7 @@ import torch
 import trimesh
 from scipy.spatial.transform import Rotation
 
+from tests.differences import finite_differences, like
 from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
 from vid2phys.engine.rollout import linearize, rollout, simulate
@@ -370,16 +371,6 @@ def test_tower_of_equal_boxes_stands() -> None:
 # gradients
 
 
-def finite_differences(function, point: Array, steps: Array) -> Array:
-    columns = []
-    for i, h in enumerate(steps):
-        e = np.zeros_like(point)
-        e[i] = h
-        near, far = function(point + e) - function(point - e), function(point + 2 * e) - function(point - 2 * e)
-        columns.append((8.0 * near - far) / (12.0 * h))
-    return np.stack(columns, axis=-1)
-
-
 IN_CONTACT = {
     "flat": (RigidContact(), body([0, 0, 0.024], [0.01, 0.005, 0.3], [0.1, 0.05, -0.1], [1, 2, 3])),
     "flat, sliding": (RigidContact(), body([0, 0, 0.024], [0.01, 0.005, 0.3], [12.0, 5.0, -0.1], [1, 2, 3])),
@@ -411,13 +402,16 @@ def test_derivatives_in_contact_agree_with_finite_differences(name: str, integra
     exact = linearize(system, state[None], control[None], values, np.array([dt_s]), **options)
 
     def after(at: Array, u: Array, p: Array) -> Array:
-        return system.local(exact.next_states[0], simulate(system, at[None], u[None, None], p, dt_s, **options)[0, 1])
+        ends = simulate(system, at, u[:, None], p, dt_s, **options)[:, 1]
+        return system.local(like(ends, exact.next_states[0]), ends)
 
     zero = np.zeros(len(system.tangent_names))
     numeric = (
-        finite_differences(lambda d: after(system.retract(state, d), control, values), zero, zero + 1e-6),
-        finite_differences(lambda u: after(state, u, values), control, np.full(control.size, 1e-4)),
-        finite_differences(lambda p: after(state, control, p), values, 1e-3 * values),
+        finite_differences(
+            lambda d: after(system.retract(like(d, state), d), like(d, control), values), zero, zero + 1e-6
+        ),
+        finite_differences(lambda u: after(like(u, state), u, values), control, np.full(control.size, 1e-4)),
+        finite_differences(lambda p: after(like(p, state), like(p, control), p), values, 1e-3 * values),
     )
     assert np.abs(exact.C[0][:, -5]).max() > 0.0  # it touches
     for mine, theirs in zip((exact.A[0], exact.B[0], exact.C[0]), numeric, strict=True):
