@@ -1,6 +1,6 @@
 """Print and keep how often 95 % intervals hold the truth, and how wide they are, for random motions.
 
-    python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--picture FILE]
+    python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE]
 
 KIND: arms, falls, flights, swings, throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the
 error; and `bias_ratio`, the mean error over the root mean square. Intervals of random motions differ in width. Errors
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="number of motions of each kind")
     parser.add_argument("--first", type=int, default=0, help="seed of the first motion")
     parser.add_argument("--json", type=Path, help="file that keeps the rows; those of other kinds stay")
-    parser.add_argument("--picture", type=Path, help="histograms of the errors, PNG")
+    parser.add_argument("--histogram", type=Path, help="histograms of the errors, PNG")
     options = parser.parse_args()
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
     for kind in options.kinds or KINDS:
@@ -134,8 +134,8 @@ def main() -> None:
             options.json.write_text(json.dumps(kept, indent=1) + "\n")
     kept.sort(key=lambda row: (row["system"], row["parameter"]))
     print(markdown(kept))
-    if options.picture:
-        draw(kept, options.picture)
+    if options.histogram:
+        draw(kept, options.histogram)
 
 
 if __name__ == "__main__":
