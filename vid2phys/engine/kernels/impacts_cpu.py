@@ -35,9 +35,9 @@ NORMAL_IMPULSE, FRICTION_IMPULSE, TIME, APPROACH, IMPACTS, SLIDING = range(6)
 EVENTS = 6
 _FLIGHT_S, _CONTACT_S = 4e-3, 2e-3  # longest steps
 _SAME_M = 2e-5  # points within this height of the plane touch
-_EXACT_M, _EXACT_S = 1e-9, 1e-13  # how near a point is to the plane at the time of an impact, and its time
+_EXACT_M = 1e-9  # how near a point is to the plane at the time of an impact
 _SLOW_M_S = 0.01  # points that approach more slowly do not rebound
-_SWEEPS, _SETTLED = 50, 1e-9
+_SWEEPS, _SETTLED = 400, 1e-9
 _MOST_EVENTS = 400  # in an interval
 _SLIDES = 0.98  # share of the largest friction from which on a body slides
 _STILL = 1e-7  # m/s below which a body that touches stays as it is
@@ -55,6 +55,12 @@ def _rotate(w, x, y, z, v0, v1, v2):
 def _in_body(state, v):
     """Return a vector of the world in the axes of the body."""
     return _rotate(state[3], -state[4], -state[5], -state[6], v[0], v[1], v[2])
+
+
+@compiled
+def _in_world(state, v):
+    """Return a vector in the axes of the body in those of the world."""
+    return _rotate(state[3], state[4], state[5], state[6], v[0], v[1], v[2])
 
 
 @compiled
@@ -106,14 +112,20 @@ def _fly(state, h, g, inertia, out):
 
 
 @compiled
-def _solve(work, count, mu):
+def _solve(work, touching, count, points, radius, inertia, mu):
     """Move the velocities of `work` by the impulses of the touching points, and note these."""
-    u, w, _, levers, weights, targets, impulses = work
+    u, w, axes, arms, weights, targets, impulses = work
     for c in range(count):
+        i = touching[c]
         impulses[c, 0] = impulses[c, 1] = impulses[c, 2] = 0.0
+        for k in range(3):
+            arms[c, k] = points[i, k] - radius * axes[0, k]
         across = 0.0
         for a in range(3):
-            yielding = 1.0 + levers[c, a, 0] ** 2 + levers[c, a, 1] ** 2 + levers[c, a, 2] ** 2
+            t0 = arms[c, 1] * axes[a, 2] - arms[c, 2] * axes[a, 1]
+            t1 = arms[c, 2] * axes[a, 0] - arms[c, 0] * axes[a, 2]
+            t2 = arms[c, 0] * axes[a, 1] - arms[c, 1] * axes[a, 0]
+            yielding = 1.0 + t0 * t0 / inertia[0] + t1 * t1 / inertia[1] + t2 * t2 / inertia[2]
             if a == 0:
                 weights[c, 0] = 1.0 / yielding
             else:
@@ -122,9 +134,10 @@ def _solve(work, count, mu):
     for _ in range(_SWEEPS):
         change = 0.0
         for c in range(count):
-            pn = max(0.0, impulses[c, 0] - weights[c, 0] * (_speed(u, w, levers, c, 0) - targets[c]))
-            ps = impulses[c, 1] - weights[c, 1] * _speed(u, w, levers, c, 1)
-            pt = impulses[c, 2] - weights[c, 1] * _speed(u, w, levers, c, 2)
+            vn, vs, vt = _velocity(u, w, axes, arms[c])
+            pn = max(0.0, impulses[c, 0] - weights[c, 0] * (vn - targets[c]))
+            ps = impulses[c, 1] - weights[c, 1] * vs
+            pt = impulses[c, 2] - weights[c, 1] * vt
             length = math.sqrt(ps * ps + pt * pt)
             if length > mu * pn:
                 share = mu * pn / length
@@ -132,60 +145,49 @@ def _solve(work, count, mu):
                 pt *= share
             dn, ds, dt = pn - impulses[c, 0], ps - impulses[c, 1], pt - impulses[c, 2]
             impulses[c, 0], impulses[c, 1], impulses[c, 2] = pn, ps, pt
-            _push(u, w, levers, c, dn, ds, dt)
+            _push(u, w, arms[c], axes, inertia, dn, ds, dt)
             change = max(change, abs(dn), abs(ds), abs(dt))
         if change < _SETTLED:
             break
 
 
 @compiled
-def _speed(u, w, levers, c, a):
-    """Return the velocity of a touching point along an axis of the plane."""
-    return u[a] + w[0] * levers[c, a, 0] + w[1] * levers[c, a, 1] + w[2] * levers[c, a, 2]
+def _velocity(u, w, axes, arm):
+    """Return the velocity of a point of the body along the normal and both tangents."""
+    v0 = u[0] + w[1] * arm[2] - w[2] * arm[1]
+    v1 = u[1] + w[2] * arm[0] - w[0] * arm[2]
+    v2 = u[2] + w[0] * arm[1] - w[1] * arm[0]
+    return (
+        v0 * axes[0, 0] + v1 * axes[0, 1] + v2 * axes[0, 2],
+        v0 * axes[1, 0] + v1 * axes[1, 1] + v2 * axes[1, 2],
+        v0 * axes[2, 0] + v1 * axes[2, 1] + v2 * axes[2, 2],
+    )
 
 
 @compiled
-def _push(u, w, levers, c, dn, ds, dt):
-    """Add an impulse at a touching point, along the normal and both tangents, to the velocities u, w of the body."""
-    u[0] += dn
-    u[1] += ds
-    u[2] += dt
-    for k in range(3):
-        w[k] += dn * levers[c, 0, k] + ds * levers[c, 1, k] + dt * levers[c, 2, k]
+def _push(u, w, arm, axes, inertia, dn, ds, dt):
+    """Add an impulse, along the normal and both tangents, at an arm to the velocities u, w of the body."""
+    p0 = dn * axes[0, 0] + ds * axes[1, 0] + dt * axes[2, 0]
+    p1 = dn * axes[0, 1] + ds * axes[1, 1] + dt * axes[2, 1]
+    p2 = dn * axes[0, 2] + ds * axes[1, 2] + dt * axes[2, 2]
+    u[0] += p0
+    u[1] += p1
+    u[2] += p2
+    w[0] += (arm[1] * p2 - arm[2] * p1) / inertia[0]
+    w[1] += (arm[2] * p0 - arm[0] * p2) / inertia[1]
+    w[2] += (arm[0] * p1 - arm[1] * p0) / inertia[2]
 
 
 @compiled
-def _load(state, h, g, inertia, frame, touching, count, points, radius, work):
-    """Fill `work` by a state after h seconds without contact. frame: [3, 3] of the plane.
-
-    Velocities u are along the axes of the plane. w are angular velocities times the root of the inertia, and levers are
-    those of a unit impulse at a touching point along an axis of the plane, over the root of the inertia.
-    """
-    u, w, axes, levers = work[0], work[1], work[2], work[3]
+def _load(state, h, g, inertia, frame, work):
+    """Fill the axes and velocities of `work` by a state after h seconds without contact. frame: [3, 3] of the plane."""
+    u, w, axes = work[0], work[1], work[2]
     for a in range(3):
         axes[a, 0], axes[a, 1], axes[a, 2] = _in_body(state, frame[a])
-        u[a] = 0.0
-        for k in range(3):
-            u[a] += frame[a, k] * (state[7 + k] + h * g[k])
-    spin = _spin(state[10], state[11], state[12], inertia)
-    for k in range(3):
-        root = math.sqrt(inertia[k])
-        w[k] = root * (state[10 + k] + h * spin[k])
-        i, j = (k + 1) % 3, (k + 2) % 3
-        for c in range(count):
-            one = points[touching[c], i] - radius * axes[0, i]
-            two = points[touching[c], j] - radius * axes[0, j]
-            for a in range(3):
-                levers[c, a, k] = (one * axes[a, j] - two * axes[a, i]) / root
-
-
-@compiled
-def _unload(work, inertia, frame, out):
-    """Fill the velocities of `out` [13] with those of `work`."""
-    u, w = work[0], work[1]
-    for k in range(3):
-        out[7 + k] = u[0] * frame[0, k] + u[1] * frame[1, k] + u[2] * frame[2, k]
-        out[10 + k] = w[k] / math.sqrt(inertia[k])
+    q = state[3], -state[4], -state[5], -state[6]
+    u[0], u[1], u[2] = _rotate(*q, state[7] + h * g[0], state[8] + h * g[1], state[9] + h * g[2])
+    a0, a1, a2 = _spin(state[10], state[11], state[12], inertia)
+    w[0], w[1], w[2] = state[10] + h * a0, state[11] + h * a1, state[12] + h * a2
 
 
 @compiled
@@ -208,29 +210,30 @@ def _rest(state, h, touching, count, heights, points, reach, radius, p, g, frame
     much of the load is not determined, and rotates the body.
     """
     inertia = p[INERTIA]
-    _load(state, h, g, inertia, frame, touching, count, points, radius, work)
-    axes, targets, impulses = work[2], work[5], work[6]
+    _load(state, h, g, inertia, frame, work)
+    u, w, axes, _, _, targets, impulses = work
     lift = 0.0
     for c in range(count):
         height = heights[touching[c]]
         targets[c] = -max(height, 0.0) / h
         lift = max(lift, -_SINK * height)
-    _solve(work, count, p[MU])
-    _unload(work, inertia, frame, out)
+    _solve(work, touching, count, points, radius, inertia, p[MU])
     pressed, friction = _sums(impulses, count)
     slides = friction > _SLIDES * p[MU] * pressed
     if slides and count > 1:
         for k in range(3):
-            out[10 + k] += uneven * friction * reach * axes[0, k] / inertia[k]
+            w[k] += uneven * friction * reach * axes[0, k] / inertia[k]
     if p[ROLLING] > 0.0 and radius > 0.0:
-        _roll(out, axes, inertia, p[ROLLING] * pressed * radius)
+        _roll(w, axes, inertia, p[ROLLING] * pressed * radius)
+    v0, v1, v2 = _in_world(state, u)
     # along the plane the mean velocity counts, across it the last one
-    up = lift
-    for k in range(3):
-        up += 0.5 * h * (out[7 + k] - state[7 + k]) * frame[0, k]
-    for k in range(3):
-        out[k] = state[k] + 0.5 * h * (state[7 + k] + out[7 + k]) + up * frame[0, k]
-    _turn_by(state, h * out[10], h * out[11], h * out[12], out)
+    a0, a1, a2 = 0.5 * h * (v0 - state[7]), 0.5 * h * (v1 - state[8]), 0.5 * h * (v2 - state[9])
+    up = a0 * frame[0, 0] + a1 * frame[0, 1] + a2 * frame[0, 2] + lift
+    out[0] = state[0] + h * v0 - a0 + up * frame[0, 0]
+    out[1] = state[1] + h * v1 - a1 + up * frame[0, 1]
+    out[2] = state[2] + h * v2 - a2 + up * frame[0, 2]
+    out[7], out[8], out[9], out[10], out[11], out[12] = v0, v1, v2, w[0], w[1], w[2]
+    _turn_by(state, h * w[0], h * w[1], h * w[2], out)
     events[NORMAL_IMPULSE] = pressed
     events[FRICTION_IMPULSE] = friction
     events[SLIDING] = h if slides else 0.0
@@ -248,35 +251,38 @@ def _sums(impulses, count):
 
 
 @compiled
-def _roll(state, axes, inertia, torque):
+def _roll(w, axes, inertia, torque):
     """Slow down the rolling of a ball by an angular impulse of at most `torque`."""
-    s = axes[1, 0] * state[10] + axes[1, 1] * state[11] + axes[1, 2] * state[12]
-    t = axes[2, 0] * state[10] + axes[2, 1] * state[11] + axes[2, 2] * state[12]
+    s = axes[1, 0] * w[0] + axes[1, 1] * w[1] + axes[1, 2] * w[2]
+    t = axes[2, 0] * w[0] + axes[2, 1] * w[1] + axes[2, 2] * w[2]
     rate = math.sqrt(s * s + t * t)
     if rate < 1e-12:
         return
     share = min(1.0, torque / (inertia[0] * rate))
     for k in range(3):
-        state[10 + k] -= share * (s * axes[1, k] + t * axes[2, k])
+        w[k] -= share * (s * axes[1, k] + t * axes[2, k])
 
 
 @compiled
 def _rebound(state, touching, count, points, radius, p, frame, slack, work, events):
     """Change the velocities of `state` by the impulses of an impact; the first three of `slack` depart from the law."""
     inertia = p[INERTIA]
-    _load(state, 0.0, frame[0], inertia, frame, touching, count, points, radius, work)
-    u, w, _, levers, _, targets, impulses = work
+    _load(state, 0.0, frame[0], inertia, frame, work)
+    u, w, axes, arms, _, targets, impulses = work
     fastest = 0.0
     for c in range(count):
-        vn = _speed(u, w, levers, c, 0)
+        for k in range(3):
+            arms[c, k] = points[touching[c], k] - radius * axes[0, k]
+        vn = _velocity(u, w, axes, arms[c])[0]
         targets[c] = -p[RESTITUTION] * vn if vn < -_SLOW_M_S else 0.0
         fastest = max(fastest, -vn)
-    _solve(work, count, p[MU])
+    _solve(work, touching, count, points, radius, inertia, p[MU])
     pressed, friction = _sums(impulses, count)
     for c in range(count):
         pn = impulses[c, 0]
-        _push(u, w, levers, c, slack[0] * pn, slack[1] * pn, slack[2] * pn)
-    _unload(work, inertia, frame, state)
+        _push(u, w, arms[c], axes, inertia, slack[0] * pn, slack[1] * pn, slack[2] * pn)
+    state[7], state[8], state[9] = _in_world(state, u)
+    state[10], state[11], state[12] = w[0], w[1], w[2]
     events[NORMAL_IMPULSE] += pressed
     events[FRICTION_IMPULSE] += friction
     events[IMPACTS] += 1.0
@@ -299,8 +305,9 @@ def _frame_of(normal):
 @compiled
 def _interval(state, length, points, reach, radius, p, g, frame, slack, work, lists, events):
     """Advance `state` [13] in place by an interval of `length` seconds, and note in `events` what happens."""
-    heights, _, touching, is_touching, trial, idle = lists
+    heights, later, touching, is_touching, trial, idle = lists
     count, offset = len(points), p[OFFSET]
+    inertia = p[INERTIA]
     done, happened = 0.0, 0
     while done < length - 1e-12:
         left = length - done
@@ -309,7 +316,7 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
         speed += reach * math.sqrt(state[10] ** 2 + state[11] ** 2 + state[12] ** 2)
         h = min(left, _FLIGHT_S)
         if least > (speed + p[GRAVITY] * h) * h:  # nothing can touch
-            _fly(state, h, g, p[INERTIA], trial)
+            _fly(state, h, g, inertia, trial)
             state[:] = trial
             done += h
             continue
@@ -320,13 +327,46 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
             if is_touching[i]:
                 touching[found] = i
                 found += 1
-        if found > 0 and happened < _MOST_EVENTS and _hits(state, touching, found, points, radius, p, frame, work):
+        if found > 0 and happened < _MOST_EVENTS and _hits(state, touching, found, points, radius, frame, work):
             if events[IMPACTS] == 0.0:
                 events[TIME] = done
             _rebound(state, touching, found, points, radius, p, frame, slack, work, events)
             happened += 1
-        stops = happened < _MOST_EVENTS
-        h, rests = _until_touch(state, h, found, stops, points, reach, radius, p, g, frame, slack[3], work, lists)
+        rests, short, long, bracketed = False, 0.0, h, False
+        for _ in range(60):
+            if rests:
+                idle[:] = 0.0
+                _rest(
+                    *(state, h, touching, found, heights, points, reach, radius, p, g, frame, slack[3], work),
+                    *(trial, idle),
+                )
+            else:
+                _fly(state, h, g, inertia, trial)
+            _heights(trial, points, radius, frame, offset, later)
+            lowest, falls = np.inf, False
+            for i in range(count):
+                if is_touching[i]:
+                    falls |= later[i] < min(heights[i], 0.0)
+                elif later[i] < heights[i]:
+                    lowest = min(lowest, later[i])
+            if found > 0 and falls and not rests:
+                rests = True
+                continue
+            if happened >= _MOST_EVENTS or (lowest >= -_EXACT_M and (not bracketed or lowest <= _EXACT_M)):
+                break
+            # find the time at which the first of the further points touches
+            if lowest < 0.0:
+                long, bracketed = h, True
+                share = 1.0
+                for i in range(count):
+                    if not is_touching[i] and later[i] < 0.0 and later[i] < heights[i]:
+                        share = min(share, heights[i] / (heights[i] - later[i]))
+                h = max(share * h, short)
+            else:
+                short = h
+                h = 0.5 * (short + long)
+            if long - short < 1e-13:
+                break
         state[:] = trial
         done += h
         if rests:
@@ -340,57 +380,16 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
 
 
 @compiled
-def _until_touch(state, h, found, stops, points, reach, radius, p, g, frame, uneven, work, lists):
-    """Fill the trial state by a step of at most h seconds, which ends where a further point touches.
-
-    stops: whether it ends there. Returns the seconds, and whether the body rests on the points that touch. The time is
-    found by regula falsi (Illinois).
-    """
-    heights, later, touching, is_touching, trial, idle = lists
-    rests, short, long, above, below, side = False, 0.0, h, np.inf, 0.0, 0
-    for i in range(len(points)):
-        if not is_touching[i]:
-            above = min(above, heights[i])
-    begun = above
-    for _ in range(60):
-        if rests:
-            idle[:] = 0.0
-            _rest(
-                *(state, h, touching, found, heights, points, reach, radius, p, g, frame, uneven, work),
-                *(trial, idle),
-            )
-        else:
-            _fly(state, h, g, p[INERTIA], trial)
-        _heights(trial, points, radius, frame, p[OFFSET], later)
-        lowest, falls = np.inf, False
-        for i in range(len(points)):
-            if is_touching[i]:
-                falls |= later[i] < min(heights[i], 0.0)
-            else:
-                lowest = min(lowest, later[i])
-        if falls and not rests:
-            rests, short, long, above, below, side = True, 0.0, h, begun, 0.0, 0
-            continue
-        if not stops or abs(lowest) <= _EXACT_M or (lowest > 0.0 and below == 0.0) or long - short < _EXACT_S:
-            break
-        if lowest < 0.0:
-            above *= 0.5 if side < 0 else 1.0
-            long, below, side = h, lowest, -1
-        else:
-            below *= 0.5 if side > 0 else 1.0
-            short, above, side = h, lowest, 1
-        h = short + (long - short) * above / (above - below)
-    return h, rests
-
-
-@compiled
-def _hits(state, touching, count, points, radius, p, frame, work):
+def _hits(state, touching, count, points, radius, frame, work):
     """Return whether a touching point approaches fast enough to rebound."""
-    _load(state, 0.0, frame[0], p[INERTIA], frame, touching, count, points, radius, work)
-    least = 0.0
+    _load(state, 0.0, frame[0], frame[0] + 1.0, frame, work)
+    u, w, axes, arms = work[0], work[1], work[2], work[3]
     for c in range(count):
-        least = min(least, _speed(work[0], work[1], work[3], c, 0))
-    return least < -_SLOW_M_S
+        for k in range(3):
+            arms[c, k] = points[touching[c], k] - radius * axes[0, k]
+        if _velocity(u, w, axes, arms[c])[0] < -_SLOW_M_S:
+            return True
+    return False
 
 
 @compiled
@@ -404,7 +403,7 @@ def rollouts(starts, lengths_s, points, radius, parameters, slack, states, event
         reach = max(reach, math.sqrt(points[i, 0] ** 2 + points[i, 1] ** 2 + points[i, 2] ** 2))
     reach += radius
     work = (
-        *(np.empty(3), np.empty(3), np.empty((3, 3)), np.empty((count, 3, 3)), np.empty((count, 2)), np.empty(count)),
+        *(np.empty(3), np.empty(3), np.empty((3, 3)), np.empty((count, 3)), np.empty((count, 2)), np.empty(count)),
         np.empty((count, 3)),
     )
     lists = (
