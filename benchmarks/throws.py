@@ -22,6 +22,7 @@ from vid2phys import geometry
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.solvers import impacts
 from vid2phys.solvers.frame_poses import FramePoses
+from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.types import Array, Mesh, Parameters
 
 _FPS, _FRAMES = 60.0, 70
@@ -75,11 +76,7 @@ def _random_mesh(rng: np.random.Generator) -> Mesh:
 def measured(system: ThrownBody, states: Array, rng: np.random.Generator) -> FramePoses:
     """Return poses with errors; the camera looks along the world's y."""
     times = np.arange(len(states)) / _FPS
-    lasting = np.zeros(len(states))
-    kept = np.exp(-1.0 / (_FPS * _LASTING_S))
-    lasting[0] = rng.normal()
-    for k in range(1, len(states)):
-        lasting[k] = kept * lasting[k - 1] + np.sqrt(1.0 - kept**2) * rng.normal()
+    lasting = draw_first_order(rng, times, np.array([_LASTING_S]))[:, 0]
     stds = np.array([_ACROSS_M, _ALONG_M, _ACROSS_M, *[_ROTATION] * 3])
     errors = np.zeros((len(states), 12))
     errors[:, :6] = rng.normal(size=(len(states), 6)) * stds

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage.cases import Case
-from vid2phys.types import Status
 
 _SYSTEMS = {
     "arms": "articulated",
@@ -35,7 +34,7 @@ _BINS = np.linspace(-5.0, 5.0, 41)
 
 def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
     """Return a row for each parameter of a kind of motion."""
-    converged = float(np.mean([case.status in (Status.CONVERGED, Status.DOUBTFUL) for case in cases]))
+    converged = float(np.mean([case.converged for case in cases]))
     groups = dict[str, list[tuple[float, float, float]]]()  # error, half width, deviations
     unknown = dict[str, int]()
     for case in cases:

@@ -13,13 +13,14 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from benchmarks.coverage.cases import Case, lasting_errors
+from benchmarks.coverage.cases import Case
 from vid2phys.commands.fit_parameters import named
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.systems.articulated import Articulated
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.io.robot import parse_robot
 from vid2phys.solvers import configuration_shooting, intervals
+from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.solvers.initialise import local_fit, tricube, window
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.articulated.silhouette_tracker import observation_of_nothing
@@ -89,7 +90,7 @@ def measured(true: Array, body: JointBody, rng: np.random.Generator) -> tuple[Ar
     count, size = true.shape
     times, correlation_s = np.arange(count) / FPS, np.full(size, CORRELATION_S)
     std = np.sqrt(0.5) * STD_RAD
-    at = true + std * (lasting_errors(rng, times, correlation_s) + rng.normal(size=true.shape))
+    at = true + std * (draw_first_order(rng, times, correlation_s) + rng.normal(size=true.shape))
     own, basis = np.tile(std**2 * np.eye(size), (count, 1, 1)), np.tile(std * np.eye(size), (count, 1, 1))
     return times, ConfigurationMeasurement(at, own, basis, correlation_s, np.ones(count, dtype=bool), "silhouette")
 

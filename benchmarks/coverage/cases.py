@@ -1,12 +1,13 @@
-"""What the kinds of motions share: a case and its estimates, and errors that last, as a tracker's do."""
+"""What the kinds of motions share: a case with its estimates, and boxes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import trimesh
 
-from vid2phys.types import Array, Estimate, Result, Status
+from vid2phys.types import Array, Estimate, Mesh, Result, Status
 
 
 @dataclass(frozen=True)
@@ -23,19 +24,21 @@ class Case:
     found: dict[str, Estimate]
     status: Status
 
+    @property
+    def converged(self) -> bool:
+        """Return whether the fit has estimates; a doubtful one has."""
+        return self.status in (Status.CONVERGED, Status.DOUBTFUL)
+
     @staticmethod
     def of(result: Result, truth: dict[str, float]) -> Case:
         """Return the case of a result of `identify`; a fit that did not converge has no estimates."""
-        useful = result.status in (Status.CONVERGED, Status.DOUBTFUL)
-        found = {each.name: each for each in result.parameters if each.name in truth and useful}
-        return Case(truth, found, result.status)
+        found = {each.name: each for each in result.parameters if each.name in truth}
+        case = Case(truth, found, result.status)
+        return case if case.converged else replace(case, found={})
 
 
-def lasting_errors(rng: np.random.Generator, times_s: Array, correlation_s: Array) -> Array:
-    """Draw Gauss-Markov processes [T, D] of unit variance. correlation_s: [D], s."""
-    out = np.empty((len(times_s), len(correlation_s)))
-    out[0] = rng.normal(size=len(correlation_s))
-    for t in range(1, len(times_s)):
-        keep = np.exp(-(times_s[t] - times_s[t - 1]) / correlation_s)
-        out[t] = keep * out[t - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=len(correlation_s))
-    return out
+def box(sides_m: Array) -> Mesh:
+    """Return a box with sides [3] m about the origin."""
+    body = trimesh.creation.box(sides_m)
+    faces = np.asarray(body.faces, np.int64)
+    return Mesh(np.asarray(body.vertices, float), faces, np.zeros(len(faces), np.int64))

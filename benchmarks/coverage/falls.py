@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import trimesh
 
 from benchmarks.coverage import rigid
-from benchmarks.coverage.cases import Case
+from benchmarks.coverage.cases import Case, box
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.geometry import quat_from_rotvec, quat_multiply, quat_normalize
-from vid2phys.types import Array, Mesh
+from vid2phys.types import Array
 
 FIT = ("gravity",)
 _FPS = 60.0
@@ -19,8 +18,7 @@ def case(seed: int) -> Case:
     """Return the fit of a random fall: of a cube, which rotates steadily."""
     rng = np.random.default_rng([seed, 73])
     side, count = float(rng.uniform(0.04, 0.15)), int(rng.integers(20, 50))
-    body = trimesh.creation.box((side, side, side))
-    mesh = Mesh(np.asarray(body.vertices, float), np.asarray(body.faces, np.int64), np.zeros(12, np.int64))
+    mesh = box(np.full(3, side))
     gravity, times = float(rng.uniform(9.7, 9.9)), np.arange(count) / _FPS
     velocity, spin = rng.normal(0.0, 0.7, 3), rng.normal(0.0, 4.0, 3)
     velocity[2] += 1.5

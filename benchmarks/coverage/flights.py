@@ -7,14 +7,14 @@ motion is that of the system which is fitted.
 from __future__ import annotations
 
 import numpy as np
-import trimesh
 
 from benchmarks.coverage import rigid
-from benchmarks.coverage.cases import Case
+from benchmarks.coverage.cases import Case, box
 from vid2phys.engine import systems
 from vid2phys.engine.rollout import simulate
+from vid2phys.engine.system import System
 from vid2phys.geometry import quat_from_rotvec, rotvec_from_quat
-from vid2phys.types import Actions, Array, Mesh
+from vid2phys.types import Actions, Array, Parameters
 
 _INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
 FIT = ("mass", "drag", *_INERTIA)
@@ -27,8 +27,7 @@ def case(seed: int) -> Case:
     rng = np.random.default_rng([seed, 71])
     system = systems.get("quadrotor")
     mass, size = float(np.exp(rng.uniform(np.log(0.03), np.log(1.5)))), float(rng.uniform(0.08, 0.3))
-    body = trimesh.creation.box((size, size, 0.3 * size))
-    mesh = Mesh(np.asarray(body.vertices, float), np.asarray(body.faces, np.int64), np.zeros(12, np.int64))
+    mesh = box(size * np.array([1.0, 1.0, 0.3]))
     inertia = mass * np.array([1.09, 1.09, 2.0]) * size**2 / 12.0 * np.exp(rng.normal(0.0, 0.2, 3))
     truth = {"mass": mass, "drag": mass * float(rng.uniform(0.05, 0.4))}
     truth |= dict(zip(_INERTIA, inertia.tolist(), strict=True))
@@ -45,7 +44,9 @@ def case(seed: int) -> Case:
     return Case.of(result, truth)
 
 
-def _flown(rng, system, parameters, mass, inertia) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
+def _flown(
+    rng: np.random.Generator, system: System, parameters: Parameters, mass: float, inertia: Array
+) -> tuple[Array, Array]:
     """Return states [S + 1, 13] at the times of the actions, and thrust and torques [S, 4]."""
     count = int(_FRAMES / _FPS * _ACTIONS_HZ) + 2
     state = np.zeros(13)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from benchmarks.coverage.cases import lasting_errors
 from vid2phys.commands.fit_parameters import fixed_parameters
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
@@ -16,6 +17,7 @@ from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, invert_transform, look_at, make_transform, matrix_from_quat
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.io.mesh import mass_properties
+from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.track import Track
 from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
@@ -62,7 +64,7 @@ def seen(rng: np.random.Generator, times_s: Array, true: Pose) -> Track:
     """Return the track of true poses camera_from_body [T], with errors as a body without a model has them."""
     calibration, count = Calibration(), len(times_s)
     correlation_s = np.array(calibration.contour_correlation_s)
-    errors = STD * lasting_errors(rng, times_s, correlation_s)
+    errors = STD * draw_first_order(rng, times_s, correlation_s)
     errors += INDEPENDENT_SHARE * STD * rng.normal(size=errors.shape)
     poses = true.retract(errors)
     track = Track.of_nothing(times_s, _POINTS, calibration, np.zeros(1))
@@ -73,8 +75,11 @@ def seen(rng: np.random.Generator, times_s: Array, true: Pose) -> Track:
     estimate = PoseEstimate(
         poses, np.tile(np.diag(STD**2), (count, 1, 1)), zeros, zeros, np.zeros((count, len(_POINTS)), bool)
     )
-    bearings = project_points(poses, _POINTS)
-    return Track(
-        *(type(observation)(**{**vars(observation), "bearings": bearings}), estimate, np.ones(count, bool)),
-        *(np.ones(count), np.zeros(count, np.int64), np.zeros(1)),
+    return replace(
+        track,
+        observation=replace(observation, bearings=project_points(poses, _POINTS)),
+        poses=estimate,
+        tracked=np.ones(count, bool),
+        quality=np.ones(count),
+        element=np.zeros(count, np.int64),
     )

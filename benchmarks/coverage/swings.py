@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import trimesh
 from scipy.integrate import solve_ivp
 
-from benchmarks.coverage.cases import Case, lasting_errors
+from benchmarks.coverage.cases import Case, box
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.hinges import FittedHinge, on_hinge
@@ -23,6 +22,7 @@ from vid2phys.engine.movable.hinged import Hanging, HingedBody, Swinging, as_hun
 from vid2phys.geometry import Pose, look_at
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.io.mesh import mass_properties
+from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.tracking.articulated.silhouette_tracker import observation_of_nothing
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.types import Array, Camera, Clip, ConfigurationMeasurement, Mesh, Result
@@ -37,8 +37,7 @@ def case(seed: int, fit: tuple[str, ...] = FIT) -> Case:
     """Return the fit of a random swing."""
     rng = np.random.default_rng([seed, 72])
     sides = np.array([rng.uniform(0.15, 0.5), rng.uniform(0.02, 0.05), rng.uniform(0.01, 0.04)])
-    body = trimesh.creation.box(sides)
-    mesh = Mesh(np.asarray(body.vertices, float), np.asarray(body.faces, np.int64), np.zeros(12, np.int64))
+    mesh = box(sides)
     properties, mass = mass_properties(mesh), float(np.exp(rng.uniform(np.log(0.05), np.log(1.0))))
     length, inertia = float(rng.uniform(0.15, 0.45) * sides[0]), mass * float(properties.inertia_per_mass[1, 1])
     about = mass * length**2 + inertia
@@ -104,7 +103,7 @@ def _tracked(rng: np.random.Generator, times: Array, true: Array, body: HingedBo
     count, correlation_s = len(times), np.array([_CORRELATION_S, _LASTING_S])
     basis = np.tile(np.array([[_STD_RAD, _VERTICAL_RAD]]), (count, 1, 1))
     own = np.full((count, 1, 1), (_OWN_SHARE * _STD_RAD) ** 2)
-    errors = (basis[:, 0] * lasting_errors(rng, times, correlation_s)).sum(axis=1)
+    errors = (basis[:, 0] * draw_first_order(rng, times, correlation_s)).sum(axis=1)
     angles = true + errors + _OWN_SHARE * _STD_RAD * rng.normal(size=count)
     seen = np.ones(count, bool)
     measured = ConfigurationMeasurement(angles[:, None], own, basis, correlation_s, seen, "hinge")

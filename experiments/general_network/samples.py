@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.general_network.bodies import random_body
-from experiments.general_network.shading import Float, Surface, corner_normals, random_pattern, shade, shown_surface
+from experiments.general_network.shading import Float, corner_normals, random_pattern, shade, shown_surface
 from experiments.general_network.zbuffer import FaceMap, draw_faces
-from vid2phys.geometry import Pose, matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_quat, matrix_from_rotvec
 from vid2phys.risp.appearance.develop import DevelopOptions, develop
 from vid2phys.risp.appearance.materials import MeshParts, mesh_parts
 from vid2phys.risp.appearance.random_appearance import PSI_NAMES, render_appearance, sample_appearance
+from vid2phys.risp.renders.viewpoints import shortest_rotation
 from vid2phys.types import Array, Mesh
 
 SIZE_PX = 64
@@ -88,9 +89,9 @@ class _Render:
     tangents: Float | None
 
 
-def crop_camera(angular_radius: float, size: int = SIZE_PX) -> Array:
-    """Return the matrix [3, 3] of a camera that is zoomed until a sphere takes `FILL` of its image."""
-    focal, middle = 0.5 * FILL * size / np.tan(angular_radius), 0.5 * (size - 1)
+def crop_camera(angular_radius: float, size: int = SIZE_PX, fill: float = FILL) -> Array:
+    """Return the matrix [3, 3] of a camera that is zoomed until a sphere takes a share `fill` of its image."""
+    focal, middle = 0.5 * fill * size / np.tan(angular_radius), 0.5 * (size - 1)
     return np.array([[focal, 0.0, middle], [0.0, focal, middle], [0.0, 0.0, 1.0]])
 
 
@@ -126,10 +127,8 @@ def draw_sample(
         tangent: whether to differentiate the image along a random direction of psi.
     """
     distance = float(np.exp(rng.uniform(np.log(3.0), np.log(40.0))))
-    rotation = matrix_from_rotvec(_random_rotation(rng))
-    focal = 0.5 * _RENDER_FILL * _RENDER_PX / np.tan(np.arcsin(1.0 / distance))
-    middle = 0.5 * (_RENDER_PX - 1)
-    K = np.array([[focal, 0.0, middle], [0.0, focal, middle], [0.0, 0.0, 1.0]])
+    rotation = _random_rotation(rng)
+    K = crop_camera(float(np.arcsin(1.0 / distance)), _RENDER_PX, _RENDER_FILL)
     view = np.eye(4)
     view[:3, :3], view[:3, 3] = rotation, [0.0, 0.0, distance]
     render = _rendered(rng, body, view, K, tangent)
@@ -185,7 +184,7 @@ def _hypothesis(
     believed = _moved(rng, true, body.thin_axis)
     distance = float(np.linalg.norm(believed.translation))
     crop = crop_camera(float(np.arcsin(1.0 / distance)))
-    aim = _aim(believed.translation / distance)
+    aim = shortest_rotation(believed.translation).T
     to_crop = crop @ aim @ np.linalg.inv(K)
     flags = cv2.INTER_LINEAR
     side = (SIZE_PX, SIZE_PX)
@@ -218,7 +217,7 @@ def _moved(rng: np.random.Generator, true: Pose, thin_axis: Array) -> Pose:
     step[3:5] /= distance
     start = true
     if kind > 0.92:
-        start = Pose(matrix_from_rotvec(_random_rotation(rng)) @ true.rotation, true.translation)
+        start = Pose(_random_rotation(rng) @ true.rotation, true.translation)
     elif kind > 0.8:
         half = matrix_from_rotvec(np.pi * np.array([0.0, 0.0, 1.0]))
         flip = matrix_from_rotvec(np.pi * thin_axis)
@@ -228,7 +227,7 @@ def _moved(rng: np.random.Generator, true: Pose, thin_axis: Array) -> Pose:
 
 
 def _normals(body: TrainingBody, drawn: FaceMap, K: Array, pose: Pose) -> Float:
-    surface: Surface = shown_surface(body.mesh, body.normals, drawn, K, pose.rotation, pose.translation)
+    surface = shown_surface(body.mesh, body.normals, drawn, K, pose.rotation, pose.translation)
     return np.asarray(surface.normals @ pose.rotation.T.astype(np.float32))
 
 
@@ -243,12 +242,8 @@ def _agreement(drawn: list[FaceMap], normals: list[Float]) -> float:
 
 
 def _random_rotation(rng: np.random.Generator) -> Array:
-    """Draw the rotation vector [3] of a uniform random rotation."""
-    quat = rng.normal(size=4)
-    quat /= np.linalg.norm(quat)
-    angle = 2.0 * np.arccos(min(1.0, abs(float(quat[0]))))
-    axis = np.sign(quat[0]) * quat[1:] / max(float(np.linalg.norm(quat[1:])), 1e-12)
-    return np.asarray(angle * axis)
+    """Draw a uniform random rotation [3, 3]."""
+    return matrix_from_quat(rng.normal(size=4))
 
 
 def _world(rng: np.random.Generator) -> Array:
@@ -258,16 +253,3 @@ def _world(rng: np.random.Generator) -> Array:
     return np.asarray(
         matrix_from_rotvec(np.array([pitch, 0.0, 0.0])) @ level @ matrix_from_rotvec(np.array([0.0, 0.0, yaw]))
     )
-
-
-def _aim(towards: Array) -> Array:
-    """Return the smallest rotation that takes a unit direction [3] to the optical axis."""
-    x, y, z = towards
-    back = np.array(
-        [
-            [1.0 - x * x / (1.0 + z), -x * y / (1.0 + z), x],
-            [-x * y / (1.0 + z), 1.0 - y * y / (1.0 + z), y],
-            [-x, -y, z],
-        ]
-    )
-    return np.asarray(back.T)

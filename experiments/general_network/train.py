@@ -240,7 +240,7 @@ def train(folder: Path, config: TrainingConfig, device: torch.device) -> dict[st
         for block in source.ready(wait=True):
             pool.add(block)
     print(f"{pool.added} samples after {time.perf_counter() - began:.0f} s", flush=True)
-    start, step, drawn, seen = time.perf_counter(), 0, 0, dict[str, float]()
+    start, step, drawn = time.perf_counter(), 0, 0
     while (share := (time.perf_counter() - start) / (60.0 * config.minutes)) < 1.0:
         for block in source.ready(wait=drawn > config.reuse * pool.added):
             pool.add(block)

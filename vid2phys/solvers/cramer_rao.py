@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from vid2phys.solvers import configurations
+from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.solvers.measurements import Errors, residuals
 from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
@@ -48,13 +49,7 @@ def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
     """Return the problem measured along states [F, N], with errors drawn from its observation's error model."""
     seen = problem.observation
     frames, points = seen.visible.shape
-    modes = seen.shared_basis.shape[-1]
-    shared = np.zeros((frames, modes))
-    shared[0] = rng.normal(size=modes)
-    for f in range(1, frames):
-        step = seen.error_clock_s[f] - seen.error_clock_s[f - 1]
-        keep = np.exp(-step / np.maximum(seen.process_time_s, 1e-9))
-        shared[f] = keep * shared[f - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=modes)
+    shared = draw_first_order(rng, seen.error_clock_s, seen.process_time_s)
     measured = seen.configuration
     if measured is not None:
         own = np.linalg.cholesky(measured.covariance) @ rng.normal(size=(*measured.covariance.shape[:2], 1))

@@ -52,6 +52,16 @@ def second_order(step_s: Array, *, std: float, bandwidth_rad_s: float) -> Chain:
     return Chain(transition, precision, np.eye(2) / std**2, logdet)
 
 
+def draw_first_order(rng: np.random.Generator, times_s: Array, time_constant_s: Array) -> Array:
+    """Draw Ornstein-Uhlenbeck processes [T, D] of unit variance at times [T] s, with correlation times [D] s."""
+    out = np.empty((len(times_s), len(time_constant_s)))
+    out[0] = rng.normal(size=len(time_constant_s))
+    for t in range(1, len(times_s)):
+        keep = np.exp(-(times_s[t] - times_s[t - 1]) / np.maximum(time_constant_s, 1e-9))
+        out[t] = keep * out[t - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=len(time_constant_s))
+    return out
+
+
 def white_acceleration_precision(step_s: Array, *, density: Array) -> Array:
     """Return the inverse covariances [T, 2 D, 2 D] of (position, velocity) steps under white acceleration noise.
 
