@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
+from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import invert_transform, look_at
@@ -91,7 +92,9 @@ def wall(camera: Camera, seed: int = 0) -> Array:
     return np.asarray(np.clip(0.5 + 1.5 * blotches + stripes * (seed % 2), 0.05, 0.95))
 
 
-def photograph(links: tuple[Link, ...], camera: Camera, coordinates: Array, behind: Array, seed: int) -> Array:
+def photograph(
+    links: tuple[Link, ...], camera: Camera, coordinates: Array, behind: Array, seed: int
+) -> NDArray[np.uint8]:
     """Return a frame [H, W, 3] with the arm, its shadow and noise."""
     assert camera.camera_to_world is not None
     to_camera = invert_transform(camera.camera_to_world)

@@ -77,7 +77,10 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ([*IDENTIFY, "--solver", "adam", "--loss", "ssim"], "one of keypoint, perceptual, pixel, risp_image, state"),
         ([*IDENTIFY, "--solver", "newton"], "one of adam, rmsprop, shooting, smoothing"),
         ([*IDENTIFY, "--loss", "pixel"], "--loss pixel with --solver smoothing; expected --loss keypoint"),
-        ([*IDENTIFY, "--method", "shooting"], "--solver shooting without --actions; expected recorded actions"),
+        (
+            [*IDENTIFY, "--system", "quadrotor", "--method", "shooting"],
+            "--solver shooting without --actions; expected recorded actions",
+        ),
         ([*IDENTIFY, "--prior", "mass=0.4"], "--prior mass=0.4; expected name=NUMBER+-NUMBER in SI units"),
         ([*IDENTIFY, "--bounds", "mass=1..2", "--bounds", "mass=3..4"], "--bounds mass=3..4 beside another one"),
         ([*IDENTIFY, "--body", "ball:d=66mm"], "--mesh m.obj beside --body ball:d=66mm; expected one of them"),
@@ -122,7 +125,7 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert seen["clip"] == Path("clip.mp4")
     assert seen["fit"] == ("mass", "drag")
     assert seen["set_values"] == {"mass": 0.04, "gravity": 9.8}
-    assert (seen["overlay"], seen["seed"], seen["system"]) == (False, 3, "quadrotor")
+    assert (seen["overlay"], seen["seed"], seen["system"]) == (False, 3, "auto")
     assert (seen["method"], seen["loss"], seen["starts"]) == ("adam", "pixel", 4)
     assert (seen["priors"], seen["bounds"]) == ({"mass": (0.04, 5e-3)}, {"drag": (-1.0, 2.5)})
 

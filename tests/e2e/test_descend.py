@@ -140,7 +140,7 @@ def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int,
 
 def test_what_other_bodies_cannot_do_is_named() -> None:
     with pytest.raises(UsageError, match="--solver rmsprop without --actions; expected recorded actions"):
-        asked("rmsprop", "pixel", 1).check()
+        asked("rmsprop", "pixel", 1, system="quadrotor").check()
     asked("shooting", "keypoint", 1, system="rigid_contact").check()
     with pytest.raises(UsageError, match="for a body on a known base; expected the defaults"):
         asked("rmsprop", "keypoint", 1, mesh=None, system="hand").check()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from vid2phys.commands.identify import IdentifyConfig, identify
+from vid2phys.commands.identify.default_system import with_system
 from vid2phys.commands.identify.inputs import MOVES, read_all
 from vid2phys.geometry import angle_between, matrix_from_rotvec
 from vid2phys.io.camera import load_camera, save_camera
@@ -73,7 +74,7 @@ def test_of_several_clips_each_has_its_own_camera(rotated: Path) -> None:
         camera=(rotated / "camera.yaml", SAMPLE / "camera.yaml"),
         camera_pose=(rotated / "poses.txt", SAMPLE / "camera.yaml"), actions=SAMPLE / "actions.csv", fit=("mass",),
     )  # fmt: skip
-    moving, static = read_all(config.of_each_clip())
+    moving, static = read_all(with_system(config).of_each_clip())
     assert (moving.camera_to_world.shape, static.camera_to_world.shape) == ((144, 4, 4), (4, 4))
     assert (MOVES in moving.notes, MOVES in static.notes) == (True, False)
     assert set(moving.notes) - {MOVES} == set(static.notes)

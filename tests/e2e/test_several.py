@@ -167,7 +167,7 @@ def test_other_solvers_and_too_many_unknowns_are_refused(identify: Any, tmp_path
 
 def test_the_size_of_a_flown_body_shows_by_its_tilt_and_gravity(identify: Any, tmp_path: Path) -> None:
     """Without actions or a mass: how fast a tilted body moves aside is metres, how it looks is pixels."""
-    result, folder = identify(0, actions=None, fit=("scale",), set_values={}, out=tmp_path / "run")
+    result, folder = identify(0, actions=None, system="quadrotor", fit=("scale",), set_values={}, out=tmp_path / "run")
     assert result.status is Status.CONVERGED
     (scale,) = [p for p in result.parameters if p.name == "scale"]
     assert scale.identifiable

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tests.moving_arm import FPS, SWING, Link, arm_clip, camera_of, placed, swings, urdf
 from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
+from vid2phys.commands.identify.default_system import with_system
 from vid2phys.commands.identify.fit_articulated import estimate, initialise
 from vid2phys.commands.identify.inputs import Filmed, Inputs, read_inputs
 from vid2phys.commands.identify.measured_motion import unlike
@@ -154,7 +155,7 @@ def read(folder: Path, text: str, **options: object) -> Inputs:
     path = folder / "arm.urdf"
     path.write_text(text)
     asked = {"clip": "c.mp4", "camera": "c.yaml", "body": str(path), **options}
-    return read_inputs(built(IdentifyConfig, asked).with_system(), known)
+    return read_inputs(with_system(built(IdentifyConfig, asked)), known)
 
 
 def known(_config: IdentifyConfig, _actions: object) -> Filmed:
@@ -198,7 +199,7 @@ def test_base_that_moves_is_refused(tmp_path: Path) -> None:
     path.write_text(f"<mujoco><worldbody>{text}</worldbody></mujoco>")
     asked = {"clip": "c.mp4", "camera": "c.yaml", "body": str(path), "model": "none"}
     with pytest.raises(InputError, match="moves"):
-        read_inputs(built(IdentifyConfig, asked).with_system(), known)
+        read_inputs(with_system(built(IdentifyConfig, asked)), known)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_base_that_moves_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_contradict_a_robot(options: dict[str, str], words: str) -> None:
-    config = built(IdentifyConfig, {"clip": "c.mp4", "camera": "c.yaml", **options}).with_system()
+    config = with_system(built(IdentifyConfig, {"clip": "c.mp4", "camera": "c.yaml", **options}))
     with pytest.raises(UsageError, match=words):
         config.check()
 

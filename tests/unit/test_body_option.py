@@ -14,6 +14,7 @@ from vid2phys.commands import evaluate, train_risp
 from vid2phys.commands.config import read_config, write_config
 from vid2phys.commands.configs import ControlConfig, FitRecordingConfig, SimulateConfig, TrainConfig
 from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.default_system import with_system
 from vid2phys.commands.identify.inputs import Filmed, read_inputs
 from vid2phys.commands.options import built
 from vid2phys.commands.simulate import simulate
@@ -169,8 +170,22 @@ def test_evaluate_finds_the_symmetry_of_a_primitive() -> None:
     assert evaluate._symmetry({}) is None
 
 
-def test_a_primitive_is_no_quadrotor_unless_told() -> None:
+def test_the_system_follows_from_the_body_unless_told() -> None:
     ball = IdentifyConfig(clip=Path("a.mp4"), camera=Path("c.yaml"), body="ball:d=66mm")
-    assert ball.with_system().system == "rigid_contact"
-    assert replace(ball, system="rigid_contact").with_system().system == "rigid_contact"
-    assert replace(ball, body=None, mesh=Path("quad.obj")).with_system().system == "quadrotor"
+    assert with_system(ball).system == "rigid_contact"
+    assert with_system(replace(ball, body="arm.urdf")).system == "articulated"
+    assert with_system(replace(ball, body="bar.msh")).system == "soft_body"
+    assert with_system(replace(ball, system="quadrotor")).system == "quadrotor"
+
+
+def test_the_system_of_a_mesh_follows_from_actions_parameters_and_model(tmp_path: Path) -> None:
+    box = tmp_path / "box.obj"
+    trimesh.creation.box((0.1, 0.07, 0.045)).export(box)
+    alone = IdentifyConfig(clip=Path("a.mp4"), camera=Path("c.yaml"), mesh=box)
+    assert with_system(alone).system == "rigid_contact"
+    assert with_system(replace(alone, fit=("drag",))).system == "quadrotor"
+    assert with_system(replace(alone, actions=Path("actions.csv"))).system == "quadrotor"
+    sample = replace(alone, mesh=ROOT / "samples" / "quadrotor" / "quad.obj")
+    assert with_system(sample).system == "quadrotor"
+    assert with_system(replace(sample, fit=("mu",))).system == "rigid_contact"
+    assert with_system(replace(sample, system="pendulum")).fit == ("length", "damping")

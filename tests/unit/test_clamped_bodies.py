@@ -10,6 +10,7 @@ import pytest
 from tests import bending_bar
 from tests.bending_bar import AREA, DECAY, DENSITY, GRAVITY, INERTIA, PLACE_M, RATE, SIZE_M, YOUNG
 from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.default_system import with_system
 from vid2phys.commands.identify.inputs import read_inputs
 from vid2phys.commands.identify.soft_bodies import mesh_to_fit
 from vid2phys.engine.bent_shapes import rotated_shapes
@@ -148,7 +149,7 @@ def test_bad_input_is_one_line(
         "clamp": ("x<0.001",), "fit": ("young_modulus",), "set_values": {"density": 1000.0}, **options,
     }  # fmt: skip
     with pytest.raises(kind, match=words):
-        read(IdentifyConfig(**given).with_system())  # type: ignore[arg-type]
+        read(with_system(IdentifyConfig(**given)))  # type: ignore[arg-type]
 
 
 def read(config: IdentifyConfig) -> None:

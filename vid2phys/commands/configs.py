@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, is_of_vertices
+from vid2phys.commands.system_choice import AUTO, ROBOTS, is_clamped, is_of_vertices
 
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 GAMMA = 1.0
 MOST_SECONDS = 120.0
 AUTO_CAMERA = Path("auto")  # in place of a camera file
-ROBOTS = (".urdf", ".xml", ".mjcf")  # endings of files of robots
 NO_MODEL = Path("none")  # in place of a model's folder: the body is tracked by its silhouette
 _INITIAL = {"example": "position_z_m=1.5"}
 _LIMIT = {"flags": "--limit", "pair": "..", "example": "thrust=0..12"}
@@ -50,8 +49,8 @@ class FilmedBodyOptions(MeshOptions):
 
     body: str | None = None
     """In place of a mesh: a primitive (ball:d=66mm, box:120x80x50mm ...), a robot (URDF, MJCF), or tets (.msh)."""
-    system: str = DEFAULT_SYSTEM
-    """Physical system that a camera follows; `vid2phys systems` states which."""
+    system: str = AUTO
+    """Physical system that a camera follows, see `vid2phys systems`; auto: as the body says."""
 
     @property
     def shape(self) -> str | Path | None:

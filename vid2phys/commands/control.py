@@ -13,6 +13,7 @@ from vid2phys.commands.configs import ControlConfig
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
+from vid2phys.commands.system_choice import AUTO, SYSTEM_OF_SAMPLE, system_of_body
 from vid2phys.errors import InputError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -102,13 +103,20 @@ def _identify_config(config: ControlConfig) -> IdentifyConfig:
         body=config.body,
         camera=config.camera,
         camera_pose=config.camera_pose,
-        system=config.system,
+        system=_system(config),
         set_values=config.set_values,
         params=config.params,
         mesh_units=config.mesh_units,
         mesh_move=config.mesh_move,
         model=config.model,
     )
+
+
+def _system(config: ControlConfig) -> str:
+    """Return the name of the system: where the user names none, that of a robot, or one that takes actions."""
+    if config.system != AUTO:
+        return config.system
+    return SYSTEM_OF_SAMPLE if config.robot is None else system_of_body(config.body)
 
 
 def _read_image(config: IdentifyConfig, _actions: Actions | None) -> Filmed:

@@ -60,7 +60,7 @@ def _camera(config: HintConfig, clip: Clip) -> Camera:
 
 
 def _tracker(config: HintConfig, clip: Clip, camera: Camera) -> MeshTracker:
-    from vid2phys.commands.system_choice import DEFAULT_SYSTEM
+    from vid2phys.commands.system_choice import system_of_body
     from vid2phys.io.primitives import load_body
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.mesh_shape import shape_of
@@ -69,7 +69,7 @@ def _tracker(config: HintConfig, clip: Clip, camera: Camera) -> MeshTracker:
     from vid2phys.tracking.mesh_tracker import MeshTracker
 
     mesh = simplified(load_body(config.mesh, config.body, config.mesh_units, config.mesh_move))
-    shape = shape_of(mesh, DEFAULT_SYSTEM)
+    shape = shape_of(mesh, system_of_body(config.body))
     frames = FrameStore.of(clip)
     texture = SurfaceTexture.of(mesh, shape.rotations, shape.center)
     return MeshTracker(frames, clip.times_s, camera, mesh, shape, texture)

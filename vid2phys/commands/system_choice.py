@@ -6,16 +6,27 @@ serves it. Parameters that a clip of the body cannot show are refused with what 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vid2phys.engine import DEFAULT_SYSTEM as DEFAULT_SYSTEM
+from vid2phys.engine import SYSTEM_OF_MESH, SYSTEM_OF_ROBOT, SYSTEM_OF_TETS
+from vid2phys.engine import SYSTEM_OF_SAMPLE as SYSTEM_OF_SAMPLE
 from vid2phys.errors import UsageError
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.types import Actions, Mesh
 
+AUTO = "auto"  # in place of a system's name: as the body says
+ROBOTS = (".urdf", ".xml", ".mjcf")  # endings of files of robots
+_TETS = ".msh"
 _LISTED = 8  # parameters that a message lists
+
+
+def system_of_body(body: str | None) -> str:
+    """Return the system of a primitive or of a file, as `--body` names it; None stands for a mesh."""
+    ending = "" if body is None else Path(body).suffix.lower()
+    return SYSTEM_OF_ROBOT if ending in ROBOTS else SYSTEM_OF_TETS if ending == _TETS else SYSTEM_OF_MESH
 
 
 def has_own_mesh(name: str, command: str) -> bool:
@@ -127,7 +138,7 @@ def takes_actions(name: str) -> bool:
     """Return whether a clip of the system called `name` may come with recorded actions of a rigid body."""
     from vid2phys.engine import systems
 
-    return bool(systems.get(name).capabilities.inputs)
+    return name != AUTO and bool(systems.get(name).capabilities.inputs)
 
 
 def remedies(system: System) -> dict[str, str]:

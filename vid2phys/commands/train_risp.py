@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import GAMMA, TrainConfig
 from vid2phys.commands.options import taking
-from vid2phys.commands.system_choice import require_mesh
+from vid2phys.commands.system_choice import AUTO, require_mesh, system_of_body
 from vid2phys.commands.train_articulated import train_articulated
 from vid2phys.commands.train_rigid import train_rigid
 from vid2phys.commands.training import CALIBRATION, DATA, WORK, TrainingOptions, choose_device
@@ -55,6 +56,7 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.training import distributed
 
+    config = replace(config, system=system_of_body(config.body)) if config.system == AUTO else config
     robot = config.robot
     physics = from_file(config.system, robot) if robot is not None else get(config.system)
     own = require_mesh(physics, "train-risp", given=config.shape is not None)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from vid2phys.commands.configs import ClampOptions, FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, is_clamped, is_of_vertices, takes_actions, usually_fitted
+from vid2phys.commands.system_choice import is_clamped, is_of_vertices, takes_actions
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.tracking.hint import Hint
 
@@ -131,20 +131,6 @@ class IdentifyConfig(
     def clips(self) -> tuple[Path, ...]:
         """Return the paths of the clips."""
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
-
-    def with_system(self) -> IdentifyConfig:
-        """Return the config with the default system of `body`, and with what is usually fitted of the system.
-
-        A primitive is `rigid_contact`, a robot `articulated`. The path of a file becomes absolute, so that the config
-        of a run can be used in another folder.
-        """
-        body = self.body
-        if self.robot is not None or (self.volume is not None and Path(self.volume).exists()):
-            body = str(Path(str(self.body)).resolve())
-        system = self.system
-        if self.body is not None and system == DEFAULT_SYSTEM:
-            system = "rigid_contact" if self.robot is None else "articulated"
-        return replace(self, body=body, system=system, fit=self.fit or usually_fitted(system))
 
     @property
     def part(self) -> dict[str, float | int | None]:

@@ -53,6 +53,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
         Vid2PhysError: for anything that a user can mend.
     """
     from vid2phys.commands.config import write_config
+    from vid2phys.commands.identify.default_system import with_system
     from vid2phys.commands.identify.estimated_camera import with_fitted_camera
     from vid2phys.commands.identify.inputs import read_all
     from vid2phys.commands.identify.outputs import with_cameras, write
@@ -68,7 +69,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     return_large_blocks()
     refine = config.refine and "photometric" not in config.without
     config, fits_readout = without_readout(config)
-    config = config.with_system()
+    config = with_system(config)
     config = replace(config, fit=expand_groups(config.fit), refine=refine)
     configs = config.of_each_clip()
     config.check()

@@ -85,6 +85,13 @@ def fitting_model(
     return None
 
 
+def system_of_shape(mesh: Mesh) -> str | None:
+    """Return the system of the model of `model_search_paths` that was trained for this shape; None without one."""
+    ranked = _ranked(geometry_signature(mesh))
+    configs = [read_config(Path(folder)) for off, _, folder in ranked if off <= SAME_GEOMETRY]
+    return next((str(each["system"]) for each in configs if each.get("kind", "rigid") == "rigid"), None)
+
+
 def _ranked(signature: GeometrySignature) -> list[tuple[float, float, str]]:
     """Return distance, scale and folder of each known model, the nearest first."""
     return sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_search_paths()))
