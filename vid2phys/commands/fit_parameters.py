@@ -28,6 +28,7 @@ DRAG = "drag"
 # al., "Differential flatness of quadrotor dynamics subject to rotor drag", 2018). Left out, it is an unknown force.
 DRAG_PER_S = 0.5
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
+FITTED_INERTIA_SPREAD = 1.0  # likewise, of an inertia that is asked for
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def fixed_parameters(
     if from_mesh:
         shape = "the mesh" if mass_properties.watertight else "the convex hull of the mesh"
         notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
-    priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance if n != DRAG}
+    spreads = dict.fromkeys(fit, FITTED_INERTIA_SPREAD) | dict.fromkeys(nuisance, INERTIA_SPREAD)
+    priors = {n: (float(np.log(parameters[n].value)), spreads[n]) for n in from_mesh if n in spreads}
     if DRAG in nuisance:
         priors[DRAG] = (parameters[DRAG].value, DRAG_PER_S * values["mass"])
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))

@@ -94,20 +94,25 @@ class Null:
 
 
 def parameter_covariance(
-    schur: Array, tolerance: float = NULL_TOLERANCE, reference: Array | None = None, prior: Array | None = None
+    schur: Array,
+    tolerance: float = NULL_TOLERANCE,
+    reference: Array | None = None,
+    prior: Array | None = None,
+    damping: float = 0.0,
 ) -> Null:
     """Return the pseudo-inverse of the parameters' information and its null directions.
 
     Directions below `tolerance` of `reference` are null. reference: [P] information of each parameter with all else
     known (its diagonal in the corner block). prior: [P] the part of the diagonal of `schur` that is from priors, 0 for
     none. Where the data determine nothing but priors do, the priors count however small they are beside the reference.
+    damping: share of `reference` that is added in all other directions, for a damped step.
     """
     if len(schur) == 0:
         return Null(np.zeros((0, 0)), np.zeros((0, 0)))
     scale = np.sqrt(np.maximum(np.diagonal(schur) if reference is None else reference, _LEAST_REFERENCE))
     values, vectors = np.linalg.eigh(schur / np.outer(scale, scale))
     null = values <= tolerance * max(1.0, float(values[-1]))
-    inverse = np.where(null, 0.0, 1.0 / np.where(null, 1.0, values))
+    inverse = np.where(null, 0.0, 1.0 / np.where(null, 1.0, values + damping))
     covariance = (vectors * inverse) @ vectors.T / np.outer(scale, scale)
     nowhere = np.linalg.qr(vectors[:, null] / scale[:, None])[0]
     if prior is not None and null.any():

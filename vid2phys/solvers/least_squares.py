@@ -51,12 +51,17 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Minimum(Generic[Point]):
-    """The end of a descent: the point, its cost, the iterations used and the status."""
+    """The end of a descent: the point, its cost, the iterations used and the status.
+
+    promised: the gain that the last linear model promised for its first step. Far above the least gain, it says that
+    the descent is stuck, not at a minimum.
+    """
 
     point: Point
     cost: float
     iterations: int
     status: Status
+    promised: float = 0.0
 
     @property
     def converged(self) -> bool:
@@ -125,17 +130,19 @@ def minimize(
         if not np.isfinite(model.cost):
             return Minimum(point, cost, iteration, Status.NOT_FINITE)
         cost, least, status = model.cost, settings.least_gain(model.cost), Status.CONVERGED
+        promised = -np.inf
         while True:
             candidate, predicted = model.step(damping)
+            promised = max(promised, predicted)
             new_cost = problem.cost(candidate)
             if new_cost <= cost:
                 break
             damping = max(_FACTOR * damping, settings.raised)
             if predicted < _PREDICTED * least:
-                return Minimum(point, cost, iteration + 1, status)
+                return Minimum(point, cost, iteration + 1, status, promised)
             status = Status.STALLED
             if damping > _MOST_DAMPING:
-                return Minimum(point, cost, iteration + 1, status)
+                return Minimum(point, cost, iteration + 1, status, promised)
             if stop():
                 return Minimum(point, cost, iteration + 1, Status.STOPPED)
         gain, point, cost = cost - new_cost, candidate, new_cost

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow, interval_parts, least_squares
@@ -47,6 +48,7 @@ ROUNDS = 4  # of hyperparameters and unknowns in turn
 _CHI2_MEDIAN = 1.386  # of two degrees of freedom
 _RELEVANCE_ROUNDS = 5  # further ones, with inputs that act now and then
 _CACHED_KNOTS = 4000  # of chains whose normal equations are kept
+_STUCK = 10.0  # nats: a descent that ends where the linear model promises more has not converged
 # costs are log-likelihoods: a gain of so many nats ends a descent; little damping hardly changes a step
 _SETTINGS = Settings(tolerance=1e-2, cost_range=(1.0, 1.0), damping=1e-6, raised=1e-4)
 
@@ -283,10 +285,21 @@ def _quantiles(join: Join, normals: _Normals) -> Array | None:
     return marginal_quantiles(chain.layout, linear, chain.point, chain.hyperparameters, variances)
 
 
-def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
-    """Return the covariance of all parameters of several chains, and what none of them determines."""
+def _null(
+    join: Join,
+    chains: Sequence[Chain],
+    schurs: Sequence[Array],
+    references: Sequence[Array],
+    free: NDArray[np.bool_] | slice = slice(None),
+    damping: float = 0.0,
+) -> arrow.Null:
+    """Return the covariance of the parameters of several chains, and what none of the chains determines.
+
+    free: those that are not known (default: all). damping: see `arrow.parameter_covariance`.
+    """
     known = [chain.layout.problem.prior_precision(chain.layout.theta_names) for chain in chains]
-    return arrow.parameter_covariance(join.matrix(schurs), reference=join.vector(references), prior=join.vector(known))
+    matrix, reference, prior = join.matrix(schurs)[free][:, free], join.vector(references)[free], join.vector(known)
+    return arrow.parameter_covariance(matrix, reference=reference, prior=prior[free], damping=damping)
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
@@ -309,7 +322,7 @@ def gauss_newton(chains: Sequence[Chain], join: Join, *, iterations: int = 30) -
     cannot be computed where the descent begins.
     """
     found = minimize(_Mode(join), _Normals(chains), replace(_SETTINGS, iterations=iterations))
-    return found.point.chains, found.iterations, found.converged
+    return found.point.chains, found.iterations, found.converged and found.promised < _STUCK
 
 
 @dataclass
@@ -401,7 +414,9 @@ class _Linear(least_squares.Model[_Normals]):
         """See `least_squares.Model.step`."""
         join, normals = self.join, self.normals
         schurs, gradients, references = normals.reduced(damping)
-        theta = -_null(join, normals.chains, schurs, references).covariance @ join.vector(gradients)
+        theta, gradient = np.zeros(len(join.names)), join.vector(gradients)
+        free = self._movable(gradient)
+        theta[free] = -_null(join, normals.chains, schurs, references, free, damping).covariance @ gradient[free]
         after, slope = [], 0.0
         for g, (chain, columns) in enumerate(zip(normals.chains, join.columns, strict=True)):
             normal, factor = normals.factored(g, damping)
@@ -409,6 +424,14 @@ class _Linear(least_squares.Model[_Normals]):
             slope += float((normal.gradient * step).sum() + normal.gradient_theta @ theta[columns])
             after.append(replace(chain, point=moved(chain.layout, chain.point, step, theta[columns])))
         return _Normals(after), -0.5 * slope
+
+    def _movable(self, gradient: Array) -> NDArray[np.bool_]:
+        """Return which parameters [P] a step moves, see `least_squares.movable`."""
+        layout, theta = self.normals.chains[0].layout, self.normals.chains[0].point.theta
+        lower, upper = layout.problem.parameters.free_bounds
+        free, count = np.ones(len(gradient), dtype=bool), len(lower)
+        free[:count] = least_squares.movable(theta[:count], gradient[:count], lower, upper)
+        return free
 
 
 def solve(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS) -> Solution:

@@ -99,8 +99,11 @@ def _outside(points: Points, camera: Camera, what: str) -> tuple[str, ...]:
 def doubts_of_motion(seen: Observation, residual: Array) -> tuple[str, ...]:
     """Return notes for a reader about points that the fitted motion misses by far more than their error.
 
-    residual: [T, K, 2] in bearings, NaN where not visible. Outliers do not count.
+    residual: [T, K, 2] in bearings, NaN where not visible. Outliers do not count. An observation of poses alone has no
+    points.
     """
+    if not seen.visible.any():
+        return ()
     total = seen.covariance + seen.shared_basis @ np.swapaxes(seen.shared_basis, -1, -2)
     squared = (residual * np.linalg.solve(total, residual[..., None])[..., 0]).sum(axis=-1)[seen.visible]
     times = float(np.sqrt(np.median(squared) / CHI2_MEDIAN))

@@ -27,6 +27,7 @@ from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misf
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
 from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts
+from vid2phys.commands.identify.unknown_torques import without_opposed
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
@@ -316,13 +317,15 @@ def conclude(
         solution.theta_parts,
         solution.theta_quantiles,
     )
+    known = remedies(inputs.system)
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters, known)
+    found, more = without_opposed(problem, solution, found, options.fit)
+    lines += more
     covariance: Array | None = solution.covariance
     joint = intervals.posterior(solution.parameters, found, solution.theta_covariance)
     if descent is not None and not descent.has_intervals:
         joint = None
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
-    known = remedies(inputs.system)
-    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters, known)
     diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, start.evidence, notes)
     status, message = _status(solution, found, options.fit, lines, diagnostics["notes"])
     if descent is not None:
