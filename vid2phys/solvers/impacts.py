@@ -50,8 +50,7 @@ _FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)  # of starts
 _STRICTER = tuple(itertools.product((30.0, 10.0, 3.0, 1.0), (0.1, 0.03)))
 _ROUGH = ((100.0, 0.2),)
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
-_NEAR_M = 0.01  # clearance below which a body may touch
-_FARTHEST, _NEAREST = 6, 3  # frames from one node to the next
+_FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
 _REFINED, _EXPLAINED = 4, 1.1  # starts that go on, twice as many where none has a misfit below this
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
@@ -125,7 +124,7 @@ def fit(
         hidden: [A, 3] axes of the body, rotations about which do not show.
     """
     weights, lengths = np.ones(len(poses.rows)), np.diff(times_s)
-    frames = _node_frames(system, poses, smoothed, lengths, parameters.vector)
+    frames = _node_frames(system, poses, lengths, parameters["gravity"].value)
     given = system, parameters, poses, lengths, factor_of(poses, weights), frames, prior
     exact = _EXACT.copy()
     free = np.abs(hidden).sum(axis=0)
@@ -171,27 +170,32 @@ def _between(ends: Sequence[_End]) -> Array:
     return np.asarray((share[:, None] * off).T @ off / share.sum())
 
 
-def _node_frames(
-    system: ThrownBody, poses: FramePoses, states: Array, lengths_s: Array, vector: Array
-) -> NDArray[np.int64]:
-    """Return the frames of the nodes: the first, the middle of each flight, and others where a node is far."""
-    clearance = system.clearance_m(states, vector)
-    clearance[poses.rows] = np.minimum(clearance[poses.rows], system.clearance_m(poses.states, vector))
-    speed = np.linalg.norm(states[:, 7:10], axis=1)
-    clear = clearance > _NEAR_M + speed * np.append(lengths_s, lengths_s[-1])
+def _node_frames(system: ThrownBody, poses: FramePoses, lengths_s: Array, gravity: float) -> NDArray[np.int64]:
+    """Return the frames of the nodes: the first, and of the next frames that where poses fly on most freely.
+
+    An impact beside a node could be before or after it, which no descent tells.
+    """
+    kinks = np.full(len(lengths_s) + 1, np.inf)
+    kinks[poses.rows] = _kinks(system, poses, np.append(0.0, np.cumsum(lengths_s)), gravity)
+    wide = np.maximum(kinks, np.maximum(np.append(kinks[1:], 0.0), np.append(0.0, kinks[:-1])))
     frames = [0]
-    flight = 0  # frames of the flight so far
-    for k, flies in enumerate(np.append(clear, False)):
-        if flies:
-            flight += 1
-            continue
-        middle = k - 1 - flight // 2
-        if flight and middle - frames[-1] >= _NEAREST:
-            frames.append(middle)
-        flight = 0
-        if k - frames[-1] >= _FARTHEST and k < len(clear) - _NEAREST:
-            frames.append(k)
+    while frames[-1] + _FARTHEST < len(wide) - _NEAREST // 2:
+        window = wide[frames[-1] + _NEAREST : frames[-1] + _FARTHEST + 1]
+        frames.append(frames[-1] + _NEAREST + int(window.argmin()))
     return np.array(frames, dtype=np.int64)
+
+
+def _kinks(system: ThrownBody, poses: FramePoses, times_s: Array, gravity: float) -> Array:
+    """Return by how many variances the velocity before each pose differs from that after it, without gravity, [G]."""
+    kinks = np.zeros(len(poses.rows))
+    now, times = poses.states[1:-1], times_s[poses.rows]
+    before, after = np.diff(times)[:-1, None], np.diff(times)[1:, None]
+    bend = system.local(now, poses.states[2:])[:, :6] / after + system.local(now, poses.states[:-2])[:, :6] / before
+    bend[:, 2] += 0.5 * gravity * (before + after)[:, 0]
+    spread = poses.covariance[2:] / after[..., None] ** 2 + poses.covariance[:-2] / before[..., None] ** 2
+    spread = spread + poses.covariance[1:-1] * (1.0 / after + 1.0 / before)[..., None] ** 2
+    kinks[1:-1] = np.einsum("gi,gij,gj->g", bend, np.linalg.inv(spread), bend)
+    return kinks
 
 
 def _candidates(

@@ -35,9 +35,11 @@ NORMAL_IMPULSE, FRICTION_IMPULSE, TIME, APPROACH, IMPACTS, SLIDING = range(6)
 EVENTS = 6
 _FLIGHT_S, _CONTACT_S = 4e-3, 2e-3  # longest steps
 _SAME_M = 2e-5  # points within this height of the plane touch
-_EXACT_M = 1e-9  # how near a point is to the plane at the time of an impact
+_EXACT_M, _EXACT_S = 1e-9, 1e-13  # how near a point is to the plane at the time of an impact, and its time
 _SLOW_M_S = 0.01  # points that approach more slowly do not rebound
-_SWEEPS, _SETTLED = 400, 1e-9
+_SETTLED = 1e-9  # m/s, change of an impulse
+_SOFT, _PASSES = 1e-2, 4  # share of an impulse by which a point gives way, and passes at an impact, which take it back
+_ROUNDS, _SWEEPS, _NEWTONS = 20, 5, 6
 _MOST_EVENTS = 400  # in an interval
 _SLIDES = 0.98  # share of the largest friction from which on a body slides
 _STILL = 1e-7  # m/s below which a body that touches stays as it is
@@ -55,12 +57,6 @@ def _rotate(w, x, y, z, v0, v1, v2):
 def _in_body(state, v):
     """Return a vector of the world in the axes of the body."""
     return _rotate(state[3], -state[4], -state[5], -state[6], v[0], v[1], v[2])
-
-
-@compiled
-def _in_world(state, v):
-    """Return a vector in the axes of the body in those of the world."""
-    return _rotate(state[3], state[4], state[5], state[6], v[0], v[1], v[2])
 
 
 @compiled
@@ -112,82 +108,204 @@ def _fly(state, h, g, inertia, out):
 
 
 @compiled
-def _solve(work, touching, count, points, radius, inertia, mu):
-    """Move the velocities of `work` by the impulses of the touching points, and note these."""
-    u, w, axes, arms, weights, targets, impulses = work
+def _solve(work, count, mu, passes):
+    """Move the velocities of `work` by the impulses of the touching points, and note these.
+
+    Points are softer than the laws by `_SOFT`, so that one share of the load solves them: four corners share it evenly.
+    Each pass but the first takes back what softness left of the one before (proximal points: Rockafellar, "Monotone
+    operators and the proximal point algorithm", 1976).
+    """
+    _, _, rows, weights, _, impulses, before, _ = work
     for c in range(count):
-        i = touching[c]
-        impulses[c, 0] = impulses[c, 1] = impulses[c, 2] = 0.0
-        for k in range(3):
-            arms[c, k] = points[i, k] - radius * axes[0, k]
         across = 0.0
         for a in range(3):
-            t0 = arms[c, 1] * axes[a, 2] - arms[c, 2] * axes[a, 1]
-            t1 = arms[c, 2] * axes[a, 0] - arms[c, 0] * axes[a, 2]
-            t2 = arms[c, 0] * axes[a, 1] - arms[c, 1] * axes[a, 0]
-            yielding = 1.0 + t0 * t0 / inertia[0] + t1 * t1 / inertia[1] + t2 * t2 / inertia[2]
+            yielding = 0.0
+            for k in range(6):
+                yielding += rows[c, a, k] ** 2
+            impulses[c, a] = 0.0
             if a == 0:
                 weights[c, 0] = 1.0 / yielding
             else:
                 across += yielding
-        weights[c, 1] = 1.0 / (across - 1.0)  # the larger of two eigenvalues, of which each is 1 at least
-    for _ in range(_SWEEPS):
-        change = 0.0
-        for c in range(count):
-            vn, vs, vt = _velocity(u, w, axes, arms[c])
-            pn = max(0.0, impulses[c, 0] - weights[c, 0] * (vn - targets[c]))
-            ps = impulses[c, 1] - weights[c, 1] * vs
-            pt = impulses[c, 2] - weights[c, 1] * vt
-            length = math.sqrt(ps * ps + pt * pt)
-            if length > mu * pn:
-                share = mu * pn / length
-                ps *= share
-                pt *= share
-            dn, ds, dt = pn - impulses[c, 0], ps - impulses[c, 1], pt - impulses[c, 2]
-            impulses[c, 0], impulses[c, 1], impulses[c, 2] = pn, ps, pt
-            _push(u, w, arms[c], axes, inertia, dn, ds, dt)
-            change = max(change, abs(dn), abs(ds), abs(dt))
-        if change < _SETTLED:
-            break
+        weights[c, 1] = weights[c, 2] = 1.0 / (across - 1.0)  # the larger of two eigenvalues, each is 1 at least
+    for _ in range(passes):
+        before[:count] = impulses[:count]
+        _settle(work, count, mu)
 
 
 @compiled
-def _velocity(u, w, axes, arm):
-    """Return the velocity of a point of the body along the normal and both tangents."""
-    v0 = u[0] + w[1] * arm[2] - w[2] * arm[1]
-    v1 = u[1] + w[2] * arm[0] - w[0] * arm[2]
-    v2 = u[2] + w[0] * arm[1] - w[1] * arm[0]
+def _settle(work, count, mu):
+    """Solve for velocities and impulses by sweeps, and by Newton's method where it is nearer than they are."""
+    v, _, _, _, _, impulses, _, newton = work
+    steps, v_before, before = newton[0][:count], newton[4], newton[5][:count]
+    for _ in range(_ROUNDS):
+        for _ in range(_SWEEPS):
+            left = _sweep(work, count, mu, True)
+            if left < _SETTLED:
+                return
+        left = _sweep(work, count, mu, False)
+        for _ in range(_NEWTONS):
+            v_before[:], before[:] = v, impulses[:count]
+            _newton(work, count, mu)
+            for c in range(count):
+                _push(work, c, max(steps[c, 0], -impulses[c, 0]), steps[c, 1], steps[c, 2])
+            after = _sweep(work, count, mu, False)
+            if after < _SETTLED:
+                return
+            if not after < left:
+                v[:], impulses[:count] = v_before, before
+                break
+            left = after
+
+
+@compiled
+def _sweep(work, count, mu, moves):
+    """Return the largest change of an impulse to what the laws ask for, and make the changes where it `moves`."""
+    impulses, change = work[5], 0.0
+    for c in range(count):
+        pn, ps, pt = _asked(work, c)
+        pn, length = max(0.0, pn), math.sqrt(ps * ps + pt * pt)
+        if length > mu * pn:
+            ps *= mu * pn / length
+            pt *= mu * pn / length
+        dn, ds, dt = pn - impulses[c, 0], ps - impulses[c, 1], pt - impulses[c, 2]
+        change = max(change, abs(dn), abs(ds), abs(dt))
+        if moves:
+            _push(work, c, dn, ds, dt)
+    return change
+
+
+@compiled
+def _asked(work, c):
+    """Return the impulses at which a point would neither approach nor slide."""
+    _, _, _, weights, targets, impulses, before, _ = work
+    n = impulses[c, 0] - weights[c, 0] * (_speed(work, c, 0) - targets[c])
+    s = impulses[c, 1] - weights[c, 1] * _speed(work, c, 1)
+    t = impulses[c, 2] - weights[c, 2] * _speed(work, c, 2)
     return (
-        v0 * axes[0, 0] + v1 * axes[0, 1] + v2 * axes[0, 2],
-        v0 * axes[1, 0] + v1 * axes[1, 1] + v2 * axes[1, 2],
-        v0 * axes[2, 0] + v1 * axes[2, 1] + v2 * axes[2, 2],
+        n + _SOFT * (before[c, 0] - impulses[c, 0]),
+        s + _SOFT * (before[c, 1] - impulses[c, 1]),
+        t + _SOFT * (before[c, 2] - impulses[c, 2]),
     )
 
 
 @compiled
-def _push(u, w, arm, axes, inertia, dn, ds, dt):
-    """Add an impulse, along the normal and both tangents, at an arm to the velocities u, w of the body."""
-    p0 = dn * axes[0, 0] + ds * axes[1, 0] + dt * axes[2, 0]
-    p1 = dn * axes[0, 1] + ds * axes[1, 1] + dt * axes[2, 1]
-    p2 = dn * axes[0, 2] + ds * axes[1, 2] + dt * axes[2, 2]
-    u[0] += p0
-    u[1] += p1
-    u[2] += p2
-    w[0] += (arm[1] * p2 - arm[2] * p1) / inertia[0]
-    w[1] += (arm[2] * p0 - arm[0] * p2) / inertia[1]
-    w[2] += (arm[0] * p1 - arm[1] * p0) / inertia[2]
+def _newton(work, count, mu):
+    """Fill the steps of Newton's method for the impulses, by a linear system for the six velocities.
+
+    Source: Alart and Curnier, "A mixed formulation for frictional contact problems prone to Newton like solution
+    methods", 1991.
+    """
+    _, _, rows, weights, _, impulses, _, newton = work
+    steps, by_v, matrix, of_v = newton[0], newton[1], newton[2], newton[3]
+    matrix[:], of_v[:] = 0.0, 0.0
+    for k in range(6):
+        matrix[k, k] = 1.0
+    for c in range(count):
+        n, s, t = _asked(work, c)
+        if n <= 0.0:
+            steps[c], by_v[c] = -impulses[c], 0.0
+        else:
+            length, most = math.sqrt(s * s + t * t), mu * n
+            steps[c, 0] = (n - impulses[c, 0]) / _SOFT
+            for k in range(6):
+                by_v[c, 0, k] = weights[c, 0] * rows[c, 0, k] / _SOFT
+            if length <= most:
+                steps[c, 1], steps[c, 2] = (s - impulses[c, 1]) / _SOFT, (t - impulses[c, 2]) / _SOFT
+                for k in range(6):
+                    by_v[c, 1, k] = weights[c, 1] * rows[c, 1, k] / _SOFT
+                    by_v[c, 2, k] = weights[c, 2] * rows[c, 2, k] / _SOFT
+            else:  # along the direction of sliding the limit of friction counts, across it the direction itself
+                s, t, share = s / length, t / length, most / length
+                along = most - s * impulses[c, 1] - t * impulses[c, 2] + mu * (1.0 - _SOFT) * steps[c, 0]
+                stiff = 1.0 / (1.0 - (1.0 - _SOFT) * share)
+                across = stiff * (t * impulses[c, 1] - s * impulses[c, 2])
+                steps[c, 1], steps[c, 2] = s * along - t * across, t * along + s * across
+                for k in range(6):
+                    along = mu * ((1.0 - _SOFT) * by_v[c, 0, k] + weights[c, 0] * rows[c, 0, k])
+                    across = stiff * share * weights[c, 1] * (s * rows[c, 2, k] - t * rows[c, 1, k])
+                    by_v[c, 1, k], by_v[c, 2, k] = s * along - t * across, t * along + s * across
+        for a in range(3):
+            for k in range(6):
+                of_v[k] += rows[c, a, k] * steps[c, a]
+                for j in range(6):
+                    matrix[k, j] += rows[c, a, k] * by_v[c, a, j]
+    _eliminate(matrix, of_v)
+    for c in range(count):
+        for a in range(3):
+            for k in range(6):
+                steps[c, a] -= by_v[c, a, k] * of_v[k]
 
 
 @compiled
-def _load(state, h, g, inertia, frame, work):
-    """Fill the axes and velocities of `work` by a state after h seconds without contact. frame: [3, 3] of the plane."""
-    u, w, axes = work[0], work[1], work[2]
+def _eliminate(matrix, values):
+    """Replace `values` [N] by the solution of a linear system whose diagonal is large; `matrix` is lost."""
+    size = len(values)
+    for i in range(size):
+        for r in range(i + 1, size):
+            share = matrix[r, i] / matrix[i, i]
+            values[r] -= share * values[i]
+            for k in range(i, size):
+                matrix[r, k] -= share * matrix[i, k]
+    for i in range(size - 1, -1, -1):
+        for k in range(i + 1, size):
+            values[i] -= matrix[i, k] * values[k]
+        values[i] /= matrix[i, i]
+
+
+@compiled
+def _speed(work, c, a):
+    """Return the velocity of a touching point along an axis of the plane."""
+    v, rows, speed = work[0], work[2], 0.0
+    for k in range(6):
+        speed += v[k] * rows[c, a, k]
+    return speed
+
+
+@compiled
+def _push(work, c, dn, ds, dt):
+    """Add impulses at a touching point, along the normal and both tangents."""
+    v, rows, impulses = work[0], work[2], work[5]
+    impulses[c, 0] += dn
+    impulses[c, 1] += ds
+    impulses[c, 2] += dt
+    for k in range(6):
+        v[k] += dn * rows[c, 0, k] + ds * rows[c, 1, k] + dt * rows[c, 2, k]
+
+
+@compiled
+def _load(state, h, g, inertia, frame, touching, count, points, radius, work):
+    """Fill `work` by a state after h seconds without contact. frame: [3, 3] of the plane.
+
+    Velocities v [6] are along the axes of the plane, then angular ones times the root of the inertia. rows [count, 3,
+    6] are the change of v by a unit impulse at a touching point along an axis of the plane.
+    """
+    v, axes, rows = work[0], work[1], work[2]
     for a in range(3):
         axes[a, 0], axes[a, 1], axes[a, 2] = _in_body(state, frame[a])
-    q = state[3], -state[4], -state[5], -state[6]
-    u[0], u[1], u[2] = _rotate(*q, state[7] + h * g[0], state[8] + h * g[1], state[9] + h * g[2])
-    a0, a1, a2 = _spin(state[10], state[11], state[12], inertia)
-    w[0], w[1], w[2] = state[10] + h * a0, state[11] + h * a1, state[12] + h * a2
+        v[a] = 0.0
+        for k in range(3):
+            v[a] += frame[a, k] * (state[7 + k] + h * g[k])
+    spin = _spin(state[10], state[11], state[12], inertia)
+    for k in range(3):
+        root = math.sqrt(inertia[k])
+        v[3 + k] = root * (state[10 + k] + h * spin[k])
+        i, j = (k + 1) % 3, (k + 2) % 3
+        for c in range(count):
+            one = points[touching[c], i] - radius * axes[0, i]
+            two = points[touching[c], j] - radius * axes[0, j]
+            for a in range(3):
+                rows[c, a, k] = 1.0 if a == k else 0.0
+                rows[c, a, 3 + k] = (one * axes[a, j] - two * axes[a, i]) / root
+
+
+@compiled
+def _unload(work, inertia, frame, out):
+    """Fill the velocities of `out` [13] with those of `work`."""
+    v = work[0]
+    for k in range(3):
+        out[7 + k] = v[0] * frame[0, k] + v[1] * frame[1, k] + v[2] * frame[2, k]
+        out[10 + k] = v[3 + k] / math.sqrt(inertia[k])
 
 
 @compiled
@@ -210,30 +328,29 @@ def _rest(state, h, touching, count, heights, points, reach, radius, p, g, frame
     much of the load is not determined, and rotates the body.
     """
     inertia = p[INERTIA]
-    _load(state, h, g, inertia, frame, work)
-    u, w, axes, _, _, targets, impulses = work
+    _load(state, h, g, inertia, frame, touching, count, points, radius, work)
+    axes, targets, impulses = work[1], work[4], work[5]
     lift = 0.0
     for c in range(count):
         height = heights[touching[c]]
         targets[c] = -max(height, 0.0) / h
         lift = max(lift, -_SINK * height)
-    _solve(work, touching, count, points, radius, inertia, p[MU])
+    _solve(work, count, p[MU], 1)
+    _unload(work, inertia, frame, out)
     pressed, friction = _sums(impulses, count)
     slides = friction > _SLIDES * p[MU] * pressed
     if slides and count > 1:
         for k in range(3):
-            w[k] += uneven * friction * reach * axes[0, k] / inertia[k]
+            out[10 + k] += uneven * friction * reach * axes[0, k] / inertia[k]
     if p[ROLLING] > 0.0 and radius > 0.0:
-        _roll(w, axes, inertia, p[ROLLING] * pressed * radius)
-    v0, v1, v2 = _in_world(state, u)
+        _roll(out, axes, inertia, p[ROLLING] * pressed * radius)
     # along the plane the mean velocity counts, across it the last one
-    a0, a1, a2 = 0.5 * h * (v0 - state[7]), 0.5 * h * (v1 - state[8]), 0.5 * h * (v2 - state[9])
-    up = a0 * frame[0, 0] + a1 * frame[0, 1] + a2 * frame[0, 2] + lift
-    out[0] = state[0] + h * v0 - a0 + up * frame[0, 0]
-    out[1] = state[1] + h * v1 - a1 + up * frame[0, 1]
-    out[2] = state[2] + h * v2 - a2 + up * frame[0, 2]
-    out[7], out[8], out[9], out[10], out[11], out[12] = v0, v1, v2, w[0], w[1], w[2]
-    _turn_by(state, h * w[0], h * w[1], h * w[2], out)
+    up = lift
+    for k in range(3):
+        up += 0.5 * h * (out[7 + k] - state[7 + k]) * frame[0, k]
+    for k in range(3):
+        out[k] = state[k] + 0.5 * h * (state[7 + k] + out[7 + k]) + up * frame[0, k]
+    _turn_by(state, h * out[10], h * out[11], h * out[12], out)
     events[NORMAL_IMPULSE] = pressed
     events[FRICTION_IMPULSE] = friction
     events[SLIDING] = h if slides else 0.0
@@ -251,38 +368,35 @@ def _sums(impulses, count):
 
 
 @compiled
-def _roll(w, axes, inertia, torque):
+def _roll(state, axes, inertia, torque):
     """Slow down the rolling of a ball by an angular impulse of at most `torque`."""
-    s = axes[1, 0] * w[0] + axes[1, 1] * w[1] + axes[1, 2] * w[2]
-    t = axes[2, 0] * w[0] + axes[2, 1] * w[1] + axes[2, 2] * w[2]
+    s = axes[1, 0] * state[10] + axes[1, 1] * state[11] + axes[1, 2] * state[12]
+    t = axes[2, 0] * state[10] + axes[2, 1] * state[11] + axes[2, 2] * state[12]
     rate = math.sqrt(s * s + t * t)
     if rate < 1e-12:
         return
     share = min(1.0, torque / (inertia[0] * rate))
     for k in range(3):
-        w[k] -= share * (s * axes[1, k] + t * axes[2, k])
+        state[10 + k] -= share * (s * axes[1, k] + t * axes[2, k])
 
 
 @compiled
 def _rebound(state, touching, count, points, radius, p, frame, slack, work, events):
     """Change the velocities of `state` by the impulses of an impact; the first three of `slack` depart from the law."""
     inertia = p[INERTIA]
-    _load(state, 0.0, frame[0], inertia, frame, work)
-    u, w, axes, arms, _, targets, impulses = work
+    _load(state, 0.0, frame[0], inertia, frame, touching, count, points, radius, work)
+    targets, impulses = work[4], work[5]
     fastest = 0.0
     for c in range(count):
-        for k in range(3):
-            arms[c, k] = points[touching[c], k] - radius * axes[0, k]
-        vn = _velocity(u, w, axes, arms[c])[0]
+        vn = _speed(work, c, 0)
         targets[c] = -p[RESTITUTION] * vn if vn < -_SLOW_M_S else 0.0
         fastest = max(fastest, -vn)
-    _solve(work, touching, count, points, radius, inertia, p[MU])
+    _solve(work, count, p[MU], _PASSES)
     pressed, friction = _sums(impulses, count)
     for c in range(count):
         pn = impulses[c, 0]
-        _push(u, w, arms[c], axes, inertia, slack[0] * pn, slack[1] * pn, slack[2] * pn)
-    state[7], state[8], state[9] = _in_world(state, u)
-    state[10], state[11], state[12] = w[0], w[1], w[2]
+        _push(work, c, slack[0] * pn, slack[1] * pn, slack[2] * pn)
+    _unload(work, inertia, frame, state)
     events[NORMAL_IMPULSE] += pressed
     events[FRICTION_IMPULSE] += friction
     events[IMPACTS] += 1.0
@@ -305,9 +419,8 @@ def _frame_of(normal):
 @compiled
 def _interval(state, length, points, reach, radius, p, g, frame, slack, work, lists, events):
     """Advance `state` [13] in place by an interval of `length` seconds, and note in `events` what happens."""
-    heights, later, touching, is_touching, trial, idle = lists
+    heights, _, touching, is_touching, trial, idle = lists
     count, offset = len(points), p[OFFSET]
-    inertia = p[INERTIA]
     done, happened = 0.0, 0
     while done < length - 1e-12:
         left = length - done
@@ -316,7 +429,7 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
         speed += reach * math.sqrt(state[10] ** 2 + state[11] ** 2 + state[12] ** 2)
         h = min(left, _FLIGHT_S)
         if least > (speed + p[GRAVITY] * h) * h:  # nothing can touch
-            _fly(state, h, g, inertia, trial)
+            _fly(state, h, g, p[INERTIA], trial)
             state[:] = trial
             done += h
             continue
@@ -327,46 +440,13 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
             if is_touching[i]:
                 touching[found] = i
                 found += 1
-        if found > 0 and happened < _MOST_EVENTS and _hits(state, touching, found, points, radius, frame, work):
+        if found > 0 and happened < _MOST_EVENTS and _hits(state, touching, found, points, radius, p, frame, work):
             if events[IMPACTS] == 0.0:
                 events[TIME] = done
             _rebound(state, touching, found, points, radius, p, frame, slack, work, events)
             happened += 1
-        rests, short, long, bracketed = False, 0.0, h, False
-        for _ in range(60):
-            if rests:
-                idle[:] = 0.0
-                _rest(
-                    *(state, h, touching, found, heights, points, reach, radius, p, g, frame, slack[3], work),
-                    *(trial, idle),
-                )
-            else:
-                _fly(state, h, g, inertia, trial)
-            _heights(trial, points, radius, frame, offset, later)
-            lowest, falls = np.inf, False
-            for i in range(count):
-                if is_touching[i]:
-                    falls |= later[i] < min(heights[i], 0.0)
-                elif later[i] < heights[i]:
-                    lowest = min(lowest, later[i])
-            if found > 0 and falls and not rests:
-                rests = True
-                continue
-            if happened >= _MOST_EVENTS or (lowest >= -_EXACT_M and (not bracketed or lowest <= _EXACT_M)):
-                break
-            # find the time at which the first of the further points touches
-            if lowest < 0.0:
-                long, bracketed = h, True
-                share = 1.0
-                for i in range(count):
-                    if not is_touching[i] and later[i] < 0.0 and later[i] < heights[i]:
-                        share = min(share, heights[i] / (heights[i] - later[i]))
-                h = max(share * h, short)
-            else:
-                short = h
-                h = 0.5 * (short + long)
-            if long - short < 1e-13:
-                break
+        stops = happened < _MOST_EVENTS
+        h, rests = _until_touch(state, h, found, stops, points, reach, radius, p, g, frame, slack[3], work, lists)
         state[:] = trial
         done += h
         if rests:
@@ -380,16 +460,57 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
 
 
 @compiled
-def _hits(state, touching, count, points, radius, frame, work):
+def _until_touch(state, h, found, stops, points, reach, radius, p, g, frame, uneven, work, lists):
+    """Fill the trial state by a step of at most h seconds, which ends where a further point touches.
+
+    stops: whether it ends there. Returns the seconds, and whether the body rests on the points that touch. The time is
+    found by regula falsi (Illinois).
+    """
+    heights, later, touching, is_touching, trial, idle = lists
+    rests, short, long, above, below, side = False, 0.0, h, np.inf, 0.0, 0
+    for i in range(len(points)):
+        if not is_touching[i]:
+            above = min(above, heights[i])
+    begun = above
+    for _ in range(60):
+        if rests:
+            idle[:] = 0.0
+            _rest(
+                *(state, h, touching, found, heights, points, reach, radius, p, g, frame, uneven, work),
+                *(trial, idle),
+            )
+        else:
+            _fly(state, h, g, p[INERTIA], trial)
+        _heights(trial, points, radius, frame, p[OFFSET], later)
+        lowest, falls = np.inf, False
+        for i in range(len(points)):
+            if is_touching[i]:
+                falls |= later[i] < min(heights[i], 0.0)
+            else:
+                lowest = min(lowest, later[i])
+        if falls and not rests:
+            rests, short, long, above, below, side = True, 0.0, h, begun, 0.0, 0
+            continue
+        if not stops or abs(lowest) <= _EXACT_M or (lowest > 0.0 and below == 0.0) or long - short < _EXACT_S:
+            break
+        if lowest < 0.0:
+            above *= 0.5 if side < 0 else 1.0
+            long, below, side = h, lowest, -1
+        else:
+            below *= 0.5 if side > 0 else 1.0
+            short, above, side = h, lowest, 1
+        h = short + (long - short) * above / (above - below)
+    return h, rests
+
+
+@compiled
+def _hits(state, touching, count, points, radius, p, frame, work):
     """Return whether a touching point approaches fast enough to rebound."""
-    _load(state, 0.0, frame[0], frame[0] + 1.0, frame, work)
-    u, w, axes, arms = work[0], work[1], work[2], work[3]
+    _load(state, 0.0, frame[0], p[INERTIA], frame, touching, count, points, radius, work)
+    least = 0.0
     for c in range(count):
-        for k in range(3):
-            arms[c, k] = points[touching[c], k] - radius * axes[0, k]
-        if _velocity(u, w, axes, arms[c])[0] < -_SLOW_M_S:
-            return True
-    return False
+        least = min(least, _speed(work, c, 0))
+    return least < -_SLOW_M_S
 
 
 @compiled
@@ -403,8 +524,12 @@ def rollouts(starts, lengths_s, points, radius, parameters, slack, states, event
         reach = max(reach, math.sqrt(points[i, 0] ** 2 + points[i, 1] ** 2 + points[i, 2] ** 2))
     reach += radius
     work = (
-        *(np.empty(3), np.empty(3), np.empty((3, 3)), np.empty((count, 3)), np.empty((count, 2)), np.empty(count)),
-        np.empty((count, 3)),
+        *(np.empty(6), np.empty((3, 3)), np.empty((count, 3, 6)), np.empty((count, 3)), np.empty(count)),
+        *(np.empty((count, 3)), np.empty((count, 3))),
+        (
+            *(np.empty((count, 3)), np.empty((count, 3, 6)), np.empty((6, 6)), np.empty(6), np.empty(6)),
+            np.empty((count, 3)),
+        ),
     )
     lists = (
         *(np.empty(count), np.empty(count), np.empty(count, np.int64), np.zeros(count, np.bool_), np.empty(13)),
