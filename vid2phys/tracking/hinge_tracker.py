@@ -290,16 +290,16 @@ class HingeImages:
         backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
 
         plain = Textured.of(self.solid)
-        printed = plain.printed(shown, self.camera, poses)
+        textured = plain.textured(shown, self.camera, poses)
 
         def cue(i: int, pose: Pose, body: Textured) -> PoseModel | None:
             return pose_model(self.frames[i], backdrop, self.camera, body, pose)
 
         def left(body: Textured) -> float:
-            some = evenly(len(rows), self.config.print_frames).tolist()
+            some = evenly(len(rows), self.config.texture_frames).tolist()
             return sum(found.cost for k in some if (found := cue(int(rows[k]), poses[k], body)) is not None)
 
-        body = printed if left(printed) < self.config.printed_share * left(plain) else plain
+        body = textured if left(textured) < self.config.textured_share * left(plain) else plain
         return partial(cue, body=body)
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:

@@ -8,7 +8,7 @@ Method: a pixel is the mean of the colours in it, weighted by their areas, which
 adds up, so colours are linear light and not display values. Colours of a frame enter linearly, and are eliminated
 (variable projection; Kaufman, BIT 1975). What stays is a quadratic model of the pose (Gauss-Newton).
 
-A print has colours of its own: the ratio of small faces to their part's colour, learned from several frames
+A texture has colours of its own: the ratio of small faces to their part's colour, learned from several frames
 (`Textured`). It takes part where it explains pixels that plain parts do not.
 
 Limits: a static camera whose background is known beside the body.
@@ -57,8 +57,8 @@ class SurfacesConfig:
     """Standard deviations beyond which a pixel counts less."""
     same_px: float = 6.0
     """Number of pixels that err alike."""
-    print_px: float = 4.0
-    """Largest edge of a small face of a print, px."""
+    texture_px: float = 4.0
+    """Largest edge of a small face of a texture, px."""
     most_faces: int = 3000
     """Largest number of small faces, about."""
     plain_frames: float = 2.0
@@ -104,7 +104,7 @@ class Backdrop:
 
 @dataclass(frozen=True)
 class Textured:
-    """A body in small faces, and its print.
+    """A body in small faces, and its texture.
 
     Attributes:
         vertices: [V, 3] m.
@@ -124,16 +124,16 @@ class Textured:
         part = np.unique(solid.smooth_parts, return_inverse=True)[1]
         return Textured(solid.mesh.vertices, solid.mesh.faces, part)
 
-    def printed(
+    def textured(
         self, frames: Sequence[NDArray[np.uint8]], camera: Camera, poses: Pose, config: SurfacesConfig = DEFAULTS
     ) -> Textured:
-        """Return the body with the print that frames [H, W, 3] show with it at poses [T]."""
+        """Return the body with the texture that frames [H, W, 3] show with it at poses [T]."""
         import trimesh
 
         nearest = float(np.median(poses.translation[:, 2]))
         corners = self.vertices[self.faces]
         area = 0.5 * float(np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])).sum())
-        edge = max(config.print_px * nearest / float(camera.K[0, 0]), math.sqrt(4.0 * area / config.most_faces))
+        edge = max(config.texture_px * nearest / float(camera.K[0, 0]), math.sqrt(4.0 * area / config.most_faces))
         vertices, faces, index = trimesh.remesh.subdivide_to_size(
             self.vertices, self.faces, edge, max_iter=20, return_index=True
         )
@@ -258,16 +258,16 @@ def _solved(
 ) -> PoseModel:
     """Return the model of a pose, from what colours have to explain.
 
-    target: [N, 3] pixels less the body's usual colour, its print and the background. basis: [M, N] of the colours.
-    slopes: [6, P, N] of the shares of parts, and of the print's three colours where there is one. colors: usual colour
-    [3], background [N, 3], pixels less the background [N, 3]. count: number of parts.
+    target: [N, 3] pixels less the body's usual colour, its texture and the background. basis: [M, N] of the colours.
+    slopes: [6, P, N] of the shares of parts, then of the texture's three colours where it has some. colors: usual
+    colour [3], background [N, 3], pixels less the background [N, 3]. count: number of parts.
     """
     middle, behind, changed = colors
     weight = np.ones(len(target))
-    slopes, printed = slopes[:, :count], np.swapaxes(slopes[:, count:], 1, 2)
+    slopes, textured = slopes[:, :count], np.swapaxes(slopes[:, count:], 1, 2)
     moved = slopes.sum(axis=1)[..., None] * (middle - behind)  # [6, N, 3]
-    if printed.shape[-1]:
-        moved = moved + printed
+    if textured.shape[-1]:
+        moved = moved + textured
     noise = config.noise
     for _ in range(3):
         weighted = basis * weight
@@ -392,15 +392,15 @@ def _averaged(
 ) -> NDArray[np.float32]:
     """Return the share of each part in each pixel, then the mean tint, [P + 3, h, w], from faces in finer pixels."""
     height, width = label.shape[0] // supersample, label.shape[1] // supersample
-    one, printed = np.float32(1.0 / supersample**2), len(tint) > 0
-    out = np.zeros((count + 3 * printed, height, width), np.float32)
+    one, textured = np.float32(1.0 / supersample**2), len(tint) > 0
+    out = np.zeros((count + 3 * textured, height, width), np.float32)
     for row in range(label.shape[0]):
         for column in range(label.shape[1]):
             f = label[row, column]
             if f >= 0:
                 y, x = row // supersample, column // supersample
                 out[part[f], y, x] += one
-                if printed:
+                if textured:
                     for c in range(3):
                         out[count + c, y, x] += one * np.float32(tint[f, c])
     return out
