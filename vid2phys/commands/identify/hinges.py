@@ -280,7 +280,7 @@ def _doubts(found: HingeTrack, hanging: Hanging) -> list[str]:
         )
     if found.rival > _RIVAL:
         notes.append(
-            doubt(
+            warning(
                 f"another axis explains the images nearly as well ({100 * found.rival:.0f} % of the evidence): compare "
                 "the overlay; film a whole period, larger swings, or a body whose sides differ"
             )
