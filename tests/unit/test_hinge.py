@@ -14,8 +14,8 @@ from vid2phys.engine.systems.pendulum import Pendulum
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.surfaces import Backdrop, pose_model
-from vid2phys.tracking.hinge import SIZE, Hinge, HingeStart, adjusted, hinge_starts, rolled_starts
+from vid2phys.tracking.cues.surfaces import Backdrop, Textured, pose_model
+from vid2phys.tracking.hinge import SIZE, Hinge, HingeStart, adjusted, hinge_starts, principal_axes, rolled_starts
 from vid2phys.types import Mesh
 
 
@@ -64,7 +64,7 @@ def test_a_start_is_found_where_the_tilt_of_most_poses_is_false(mesh: Mesh) -> N
     truth = in_camera(motion)
     tilt = rng.normal(0.0, 0.15, 60)[:, None] * np.array([0.7, 0.7, 0.0])
     poses = Pose(matrix_from_rotvec(tilt) @ truth.rotation, truth.translation * (1.0 + 0.02 * rng.normal(size=(60, 1))))
-    best = hinge_starts(poses, shape_of(mesh, "pendulum"), mesh.radius_m)[0]
+    best = hinge_starts(poses, shape_of(mesh, "pendulum"), mesh.radius_m, principal_axes(mesh))[0]
     axis = best.hinge.place.rotation @ best.hinge.axis
     known = np.asarray(CAMERA.camera_to_world)[:3, :3].T @ motion.axis
     assert np.degrees(np.arccos(abs(axis @ known))) < 12.0
@@ -119,12 +119,12 @@ def test_surfaces_lead_to_the_pose(mesh: Mesh, tmp_path: Path) -> None:
     assert backdrop.known.mean() > 0.95
     false = np.array([0.02, -0.02, 0.01, 0.001, -0.001, 0.01])
     pose = poses[10].retract(false)
-    first = pose_model(frames[10], backdrop, CAMERA, solid, pose)
+    first = pose_model(frames[10], backdrop, CAMERA, Textured.of(solid), pose)
     assert first is not None
     found = first
     for _ in range(12):
         pose = pose.retract(np.linalg.solve(found.information, found.pull))
-        again = pose_model(frames[10], backdrop, CAMERA, solid, pose)
+        again = pose_model(frames[10], backdrop, CAMERA, Textured.of(solid), pose)
         assert again is not None
         found = again
     assert found.gain > first.gain
@@ -135,8 +135,8 @@ def test_surfaces_lead_to_the_pose(mesh: Mesh, tmp_path: Path) -> None:
 def test_a_joint_that_is_no_hinge_explains_few_frames(mesh: Mesh) -> None:
     motion = swing(60)
     truth, shape = in_camera(motion), shape_of(mesh, "pendulum")
-    assert hinge_starts(truth, shape, mesh.radius_m)[0].agreement == 1.0
+    assert hinge_starts(truth, shape, mesh.radius_m, principal_axes(mesh))[0].agreement == 1.0
     times = motion.times_s
     aside = np.stack([0.06 * np.sin(9.0 * times), 0.05 * np.cos(13.0 * times), np.zeros(60)], axis=1)
     loose = Pose(truth.rotation, truth.translation + aside)
-    assert hinge_starts(loose, shape, mesh.radius_m)[0].agreement < 0.85
+    assert hinge_starts(loose, shape, mesh.radius_m, principal_axes(mesh))[0].agreement < 0.85

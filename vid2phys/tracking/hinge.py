@@ -4,9 +4,10 @@ Purpose: a single image of a thin body confuses its tilt with its distance. All 
 so that the whole swing shows what single frames do not.
 
 Method: two frames of a track propose a hinge, the axis of the rotation from one to the other (Ball, 1900: each motion
-is a screw). Proposals are scored by where they take the body in the images of all frames, since image positions are
-right where tilt and distance are not (RANSAC; Fischler and Bolles, CACM 1981). Gauss-Newton steps then move hinge and
-angles together; the angles are eliminated first (Triggs et al., "Bundle adjustment", 2000, section 6).
+is a screw). Proposals are tried on the principal axes near them, too. Proposals are scored by where they take the
+body in the images of all frames, since image positions are right where tilt and distance are not (RANSAC; Fischler and
+Bolles, CACM 1981). Gauss-Newton steps then move hinge and angles together; the angles are eliminated first (Triggs et
+al., "Bundle adjustment", 2000, section 6).
 
 Limits: the axis is fixed in the body and before the camera, and the track shows the body in images where it is.
 """
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 SIZE = 10  # coordinates of a hinge: six of its pose, two of the axis and two of the point in the body
 _STEP = 1e-5
@@ -34,7 +35,7 @@ class HingeStartConfig:
 
     frames: int = 40
     """Number of frames that score a proposal."""
-    pairs: int = 400
+    pairs: int = 250
     """Number of pairs of frames that propose a hinge."""
     least_angle_rad: float = 0.15
     """Least rotation between the frames of a pair."""
@@ -42,14 +43,20 @@ class HingeStartConfig:
     """Number of angles that are tried in each frame."""
     error: float = 0.06
     """Usual distance in the image of a body's points from where the track has them, in radii of the body."""
-    kept: int = 12
+    kept: int = 8
     """Number of proposals that are refined."""
     rounds: int = 25
     """Number of Gauss-Newton steps."""
     apart_rad: float = 0.1
     """Angle between the axes of starts that differ."""
-    starts: int = 3
+    starts: int = 2
     """Largest number of starts."""
+    agreeing: float = 0.6
+    """Least share of frames that agree with a start, as a share of those that agree with the best one."""
+    snapped: int = 3
+    """Largest number of starts on known axes of the body."""
+    near_rad: float = 0.7
+    """Angle to a known axis of the body within which a proposal is tried on that axis, too."""
 
 
 DEFAULTS = HingeStartConfig()
@@ -117,7 +124,9 @@ class Adjustment:
     by_hinge: Array
 
 
-def adjusted(hinge: Hinge, angles: Array, information: Array, pull: Array, most: float = np.inf) -> Adjustment:
+def adjusted(
+    hinge: Hinge, angles: Array, information: Array, pull: Array, most: float = np.inf, fixed: bool = False
+) -> Adjustment:
     """Move hinge and angles [T] to where quadratic models of the frames lead.
 
     Args:
@@ -126,6 +135,7 @@ def adjusted(hinge: Hinge, angles: Array, information: Array, pull: Array, most:
         information: [T, 6, 6] about the pose of each frame, in local coordinates.
         pull: [T, 6] information times the step to the best pose.
         most: largest step of a pose, in local coordinates.
+        fixed: whether the axis stays where it is in the body.
     """
     slopes = hinge.slopes(angles)
     joint = np.swapaxes(slopes, -1, -2) @ information @ slopes
@@ -134,6 +144,8 @@ def adjusted(hinge: Hinge, angles: Array, information: Array, pull: Array, most:
     beside = joint[:, :SIZE, SIZE]
     reduced = (joint[:, :SIZE, :SIZE] - own[:, None, None] * beside[:, :, None] * beside[:, None, :]).sum(axis=0)
     wanted = (gradient[:, :SIZE] - (own * gradient[:, SIZE])[:, None] * beside).sum(axis=0)
+    if fixed:
+        reduced[6:8], reduced[:, 6:8], wanted[6:8] = 0.0, 0.0, 0.0
     scale = 1.0 / np.sqrt(np.maximum(np.diag(reduced), 1e-12))
     covariance = scale[:, None] * np.linalg.pinv(scale[:, None] * reduced * scale, rcond=1e-9, hermitian=True) * scale
     step = covariance @ wanted
@@ -154,29 +166,48 @@ class HingeStart:
     agreement: float
 
 
-def hinge_starts(poses: Pose, shape: Shape, radius_m: float, config: HingeStartConfig = DEFAULTS) -> list[HingeStart]:
-    """Return hinges that explain where a track has the body in the images, the best first.
+def hinge_starts(
+    poses: Pose, shape: Shape, radius_m: float, axes: Array, config: HingeStartConfig = DEFAULTS
+) -> list[HingeStart]:
+    """Return hinges that explain where a track has the body in the images: the best ones, then those on known axes.
 
     Args:
         poses: [T] camera_from_body of the track.
         shape: points of the body and its symmetry.
         radius_m: of the body.
+        axes: [N, 3] of the body on which hinges are likely: they are tried, too.
         config: settings.
     """
     images = _Images.of(poses, shape, radius_m, config)
     some = evenly(len(poses), config.frames)
-    scored = [(images.scored(hinge, some), hinge) for hinge in _proposals(poses, shape, config)]
-    scored.sort(key=lambda each: each[0][0])
-    found: list[tuple[float, HingeStart]] = []
-    for (_, angles), hinge in _distinct(scored, config):
-        cost, start = images.refined(hinge, angles, some)
-        found.append((cost, start))
-    found.sort(key=lambda each: each[0])
-    chosen: list[HingeStart] = []
-    for _, start in found:
-        if len(chosen) < config.starts and all(_apart(start.hinge, other.hinge) > config.apart_rad for other in chosen):
-            chosen.append(start)
-    return chosen
+    proposed = _proposals(poses, shape, config)
+    snapped = [fixed for hinge in proposed for fixed in _snapped(hinge, axes, shape.center, config)]
+    free = images.best(proposed, some, config.starts, fixed=False)
+    free = [start for start in free if start.agreement > config.agreeing * free[0].agreement]
+    return free + images.best(snapped, some, config.snapped, fixed=True)
+
+
+def principal_axes(mesh: Mesh) -> Array:
+    """Return the principal axes [3, 3] of the surface of a mesh, one a row."""
+    corners = mesh.vertices[mesh.faces]
+    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    corners = corners - (area[:, None] * corners.mean(axis=1)).sum(axis=0) / area.sum()
+    points, weight = np.concatenate([corners, corners.sum(axis=1, keepdims=True)], axis=1), area[:, None, None]
+    return np.asarray(np.linalg.eigh((weight * np.swapaxes(points, 1, 2) @ points).sum(axis=0))[1].T)
+
+
+def _snapped(hinge: Hinge, axes: Array, center: Array, config: HingeStartConfig) -> list[Hinge]:
+    """Return a hinge with its axis on the nearest principal axis of the body: the axis moved there, or the body."""
+    axis = axes[int(np.abs(axes @ hinge.axis).argmax())]
+    axis = axis * np.sign(axis @ hinge.axis)
+    across = np.cross(axis, hinge.axis)
+    size = float(np.linalg.norm(across))
+    if size > np.sin(config.near_rad):
+        return []
+    rotvec = across * (np.arcsin(min(1.0, size)) / max(size, 1e-12))
+    turned = hinge.rolled(matrix_from_rotvec(rotvec[None])[0], center)
+    point = hinge.point - axis * (axis @ (hinge.point - center))
+    return [replace(hinge, axis=axis, point=point), replace(turned, axis=axis)]
 
 
 def rolled_starts(start: HingeStart, shape: Shape, vertices: Array) -> list[HingeStart]:
@@ -256,6 +287,18 @@ class _Images:
         placed = np.einsum("tij,gvj->tgvi", poses.rotation, under) + poses.translation[:, None, None]
         return _Images(points, size, _bearings(placed) / size, config)
 
+    def best(self, hinges: list[Hinge], rows: NDArray[np.int64], most: int, fixed: bool) -> list[HingeStart]:
+        """Return the best refined hinges with different axes, at most `most`. fixed: on their axes of the body."""
+        scored = [(self.scored(hinge, rows), hinge) for hinge in hinges]
+        scored.sort(key=lambda each: each[0][0])
+        found = [self.refined(hinge, at, rows, fixed) for (_, at), hinge in _distinct(scored, self.config)]
+        found.sort(key=lambda each: each[0])
+        chosen: list[HingeStart] = []
+        for _, start in found:
+            if len(chosen) < most and all(_apart(start.hinge, o.hinge) > self.config.apart_rad for o in chosen):
+                chosen.append(start)
+        return chosen
+
     def off(self, poses: Pose, rows: NDArray[np.int64]) -> Array:
         """Return the residuals [T, V, 2] of poses [T] in frames `rows` [T], under the element that fits best."""
         at = _bearings(poses.apply(self.points)) / self.size
@@ -278,10 +321,13 @@ class _Images:
         best = least.argmin(axis=1)
         return float(self.cost(least[np.arange(len(rows)), best]).mean()), tried[best]
 
-    def refined(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64]) -> tuple[float, HingeStart]:
+    def refined(
+        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], fixed: bool = False
+    ) -> tuple[float, HingeStart]:
         """Return the cost and the hinge after Gauss-Newton steps, with the angles of all frames."""
         for _ in range(self.config.rounds):
-            step = self._step(hinge, angles, rows)
+            models = self._models(hinge.poses(angles), rows)
+            step = adjusted(hinge, angles, *models, most=0.2, fixed=fixed)
             hinge, angles = step.hinge, step.angles
             if step.moved < 1e-4:
                 break
@@ -304,9 +350,6 @@ class _Images:
         jacobian = np.stack(columns, axis=-1).reshape(len(rows), -1, 6)
         weighted = weight[:, None, None] * np.swapaxes(jacobian, -1, -2)
         return weighted @ jacobian, -(weighted @ off.reshape(len(rows), -1, 1))[..., 0]
-
-    def _step(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64]) -> Adjustment:
-        return adjusted(hinge, angles, *self._models(hinge.poses(angles), rows), most=0.2)
 
     def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64]) -> Array:
         """Return the steps of the angles [n] on a known hinge."""

@@ -19,6 +19,16 @@ class HingeTrackerConfig:
     """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
     max_rounds: int = 16
     """Largest number of rounds of the surfaces."""
+    texture_frames: int = 6
+    """Number of frames that tell whether the body has a texture."""
+    textured_share: float = 0.6
+    """Share of a plain body's misfit below which that with a texture shows that there is one."""
+    large_px: float = 100.0
+    """Root of the body's area from which on starts are compared in images of half the size, px."""
+    apart_rad: float = 0.05
+    """Angle between the axes of two hinges that differ."""
+    worse_share: float = 0.05
+    """Loss of evidence beside the free track, as a share, beyond which the hinge does not explain a frame."""
     still: float = 3e-5
     """Motion of the poses, in local coordinates, below which nothing moves."""
     prior_std: tuple[float, ...] = (0.05, 0.05, 0.05, 0.003, 0.003, 0.02)

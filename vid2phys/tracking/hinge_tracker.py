@@ -25,17 +25,19 @@ from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
+from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR_DEFAULTS
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance_level
 from vid2phys.tracking.cues.foreground_edges import edge_places
+from vid2phys.tracking.cues.light import displayed, linear, reduced, smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, pose_model
+from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts, rolled_starts
+from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts, principal_axes, rolled_starts
 from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
 from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
@@ -57,7 +59,8 @@ class HingeTrack:
         quality: [T] overlap of silhouette and foreground, 0 to 1.
         misfit: root mean square disagreement [T] of each frame with the hinge, in stated standard deviations.
         off: [T, 6] step from the pose on the hinge to the pose that the frame alone has near it.
-        agreement: share of the free track's frames whose image positions the hinge explains.
+        rival: evidence for another hinge, as a share of that for this one, when both were compared in some frames.
+        agreement: share of the free track's frames whose surfaces the hinge explains as well.
     """
 
     adjustment: Adjustment
@@ -66,6 +69,7 @@ class HingeTrack:
     misfit: Array
     off: Array
     agreement: float
+    rival: float = 0.0
 
 
 @one_thread()
@@ -91,19 +95,24 @@ def track_hinge(
     """
     report = progress or (lambda share: None)
     frames = FrameStore.of(clip)
-    starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m)
+    starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m, principal_axes(mesh))
     rows = np.flatnonzero(track.tracked)
     every = [_in_all_frames(start, rows, len(frames)) for start in starts]
     images = HingeImages.of(frames, camera, mesh, track, config)
+    small = images.halved(track)
     some = evenly(len(frames), config.start_frames)
     tried = []
     for number, start in enumerate(every):
-        tried.append(images.compared(start, some))
+        tried.append(small.compared(start, some))
         report(0.3 * (number + 1) / len(every))
     best = max(tried, key=lambda each: each.gain)
-    rolled = [images.compared(start, some) for start in rolled_starts(best.start, shape, mesh.vertices)]
+    rolled = [small.compared(start, some) for start in rolled_starts(best.start, shape, mesh.vertices)]
     best = max([best, *rolled], key=lambda each: each.gain)
-    return images.adjusted(best.start, lambda share: report(0.4 + 0.6 * share))
+    start = best.start if small is images else small.descended(best.start, config.margins_px, report)
+    margins = config.margins_px if small is images else config.margins_px[-1:]
+    rival = max((each.gain for each in [*tried, *rolled] if _apart(each, best) > config.apart_rad), default=0.0)
+    descended = images.descended(start, margins, lambda share: report(0.4 + 0.5 * share))
+    return replace(images.adjusted(descended, track), rival=rival / max(best.gain, 1e-9))
 
 
 @dataclass(frozen=True)
@@ -114,23 +123,46 @@ class Candidate:
     gain: float
 
 
+def _apart(a: Candidate, b: Candidate) -> float:
+    """Return the angle between the axes of two candidates before the camera, rad."""
+    first, second = (each.start.hinge.place.rotation @ each.start.hinge.axis for each in (a, b))
+    return float(np.arccos(min(1.0, abs(float(first @ second)))))
+
+
 def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:
     """Return a start with angles in all frames, interpolated where the free track was lost."""
     return replace(start, angles=np.interp(np.arange(count), rows, np.unwrap(start.angles)))
 
 
 @dataclass(frozen=True)
+class Halved:
+    """Frames at half their size, averaged as light."""
+
+    frames: Indexed
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        light = linear(self.frames[index])
+        half = reduced(
+            light[: light.shape[0] // 2 * 2, : light.shape[1] // 2 * 2], (light.shape[1] // 2, light.shape[0] // 2)
+        )
+        return displayed(half)
+
+
+@dataclass(frozen=True)
 class HingeImages:
     """The frames of a clip, the body, and the learned foreground."""
 
-    frames: FrameStore
+    frames: Indexed
     camera: Camera
     solid: Solid
     foreground: Foreground
     config: HingeTrackerConfig
 
     @staticmethod
-    def of(frames: FrameStore, camera: Camera, mesh: Mesh, track: Track, config: HingeTrackerConfig) -> HingeImages:
+    def of(frames: Indexed, camera: Camera, mesh: Mesh, track: Track, config: HingeTrackerConfig) -> HingeImages:
         """Learn the foreground from the silhouettes of a free track, which are right where its poses are not."""
         foreground = Foreground.of(frames)
         masks = {}
@@ -140,6 +172,16 @@ class HingeImages:
             if mask is not None:
                 masks[i] = mask
         return HingeImages(frames, camera, Solid.of(mesh), foreground.learned(masks), config)
+
+    def halved(self, track: Track) -> HingeImages:
+        """Return images of half the size where the body of a track is large; the same ones where it is small."""
+        rows = np.flatnonzero(track.tracked)
+        pose, mesh = track.poses.pose[rows[len(rows) // 2]], self.solid.mesh
+        drawing = draw(pose.apply(mesh.vertices), mesh.faces)
+        mask = None if drawing is None else drawing.in_frame(self.camera)
+        if mask is None or np.sqrt(mask[2].sum()) < self.config.large_px:
+            return self
+        return HingeImages.of(Halved(self.frames), smaller(self.camera, 2), self.solid.mesh, track, self.config)
 
     def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
         """Return what a start leads to in some frames, by the surfaces at once or by its edges first."""
@@ -165,30 +207,49 @@ class HingeImages:
         later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
         return Candidate(HingeStart(hinge, start.angles + later, start.agreement), gain)
 
-    def adjusted(self, start: HingeStart, report: Callable[[float], None]) -> HingeTrack:
-        """Fit hinge and angles to all frames, until neither moves."""
+    def descended(self, start: HingeStart, margins_px: tuple[int, ...], report: Callable[[float], None]) -> HingeStart:
+        """Return the hinge that some frames lead to, until nothing moves, with the angles of all frames."""
+        config, every = self.config, np.arange(len(self.frames))
+        rows = evenly(len(self.frames), config.fine_frames)
+        hinge, some = start.hinge, start.angles[rows]
+        for k in range(config.max_rounds):
+            if k < 2 * len(margins_px) and k % 2 == 0:
+                cue = self._cue_of_surfaces(rows, hinge.poses(some), margins_px[k // 2])
+            hinge, some, moved = self._round(hinge, some, rows, cue, 0.1)
+            report((k + 1) / config.max_rounds)
+            if moved < config.still and k >= 2 * len(margins_px):
+                break
+        return HingeStart(hinge, start.angles + np.interp(every, rows, some - start.angles[rows]), start.agreement)
+
+    def adjusted(self, start: HingeStart, track: Track) -> HingeTrack:
+        """Fit the angles of all frames to a descended hinge, and compare it with the free track."""
         config, every = self.config, np.arange(len(self.frames))
         hinge, angles = start.hinge, start.angles
         rows = evenly(len(self.frames), config.fine_frames)
-        some = angles[rows]
-        cue: PoseCue = self._by_contour
-        for k in range(config.max_rounds):
-            if k < 2 * len(config.margins_px) and k % 2 == 0:
-                cue = self._cue_of_surfaces(rows, hinge.poses(some), config.margins_px[k // 2])
-            hinge, some, moved = self._round(hinge, some, rows, cue, 0.1)
-            report(0.8 * (k + 1) / config.max_rounds)
-            if moved < config.still and k >= 2 * len(config.margins_px):
-                break
-        angles = angles + np.interp(every, rows, some - angles[rows])
+        cue = self._cue_of_surfaces(rows, hinge.poses(angles[rows]), config.margins_px[-1])
         for _ in range(2):
             angles = self._turned(hinge, angles, every, cue)
         poses = hinge.poses(angles)
         information, pull = self._models(every, poses, cue)
-        overlap = np.array(list(side_by_side(lambda i: self._seen(i).judged(poses[i], None).overlap, every.tolist())))
+        overlap = self._overlaps(poses)
         off = _best(information, pull)
         misfit = np.sqrt(np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1])
         tracked = (overlap > config.lost_overlap) & (np.trace(information, axis1=1, axis2=2) > 0.0)
-        return HingeTrack(adjusted(hinge, angles, information, pull), tracked, overlap, misfit, off, start.agreement)
+        return HingeTrack(
+            adjusted(hinge, angles, information, pull), tracked, overlap, misfit, off, self._as_well(poses, track, cue)
+        )
+
+    def _overlaps(self, poses: Pose) -> Array:
+        """Return the overlaps [T] of silhouette and foreground at poses [T]."""
+        each = side_by_side(lambda i: self._seen(i).judged(poses[i], None).overlap, range(len(poses)))
+        return np.array(list(each))
+
+    def _as_well(self, poses: Pose, track: Track, cue: PoseCue) -> float:
+        """Return the share of frames whose surfaces the poses [T] on a hinge explain as well as the free track."""
+        tracked = np.flatnonzero(track.tracked)
+        rows = tracked[evenly(len(tracked), self.config.start_frames)].tolist()
+        on, free = ([(cue(i, at[i]) or NOTHING).gain for i in rows] for at in (poses, track.poses.pose))
+        return float(np.mean([a > b - self.config.worse_share * abs(b) for a, b in zip(on, free, strict=True)]))
 
     def _round(
         self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, most: float
@@ -228,10 +289,18 @@ class HingeImages:
         unlike = [self.foreground.log_ratio(frame) < -self.config.unlike_nats for frame in shown]
         backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
 
-        def cue(i: int, pose: Pose) -> PoseModel | None:
-            return pose_model(self.frames[i], backdrop, self.camera, self.solid, pose)
+        plain = Textured.of(self.solid)
+        textured = plain.textured(shown, self.camera, poses)
 
-        return cue
+        def cue(i: int, pose: Pose, body: Textured) -> PoseModel | None:
+            return pose_model(self.frames[i], backdrop, self.camera, body, pose)
+
+        def left(body: Textured) -> float:
+            some = evenly(len(rows), self.config.texture_frames).tolist()
+            return sum(found.cost for k in some if (found := cue(int(rows[k]), poses[k], body)) is not None)
+
+        body = textured if left(textured) < self.config.textured_share * left(plain) else plain
+        return partial(cue, body=body)
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""

@@ -53,6 +53,7 @@ _BEGIN = 0.01  # of the spread of friction: where a fit of it begins
 _STEEP = np.radians(80.0)  # tilt of an axis beyond which gravity hardly makes a body swing
 _FAR_OFF = 3.0  # standard deviations between the length that the motion shows and that of the mesh
 _STILL = np.radians(3.0)  # range of angles below which nothing swings
+_RIVAL = 0.8  # evidence for another axis, as a share of that for the best one
 _EXPLAINED = 0.85  # least share of the free track's frames that a hinge explains
 
 
@@ -275,6 +276,13 @@ def _doubts(found: HingeTrack, hanging: Hanging) -> list[str]:
             doubt(
                 f"no hinge explains the motion: the body is on one fixed axis in {100 * found.agreement:.0f} % of the "
                 "frames only; is the joint a hinge, and is its base static?"
+            )
+        )
+    if found.rival > _RIVAL:
+        notes.append(
+            warning(
+                f"another axis explains the images nearly as well ({100 * found.rival:.0f} % of the evidence): compare "
+                "the overlay; film a whole period, larger swings, or a body whose sides differ"
             )
         )
     if abs(hanging.tilt) > _STEEP:

@@ -34,6 +34,11 @@ def linear(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     return (image.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
 
 
+def displayed(light: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Return linear light as display bytes."""
+    return np.asarray(np.round(255.0 * np.clip(light, 0.0, 1.0) ** (1.0 / _GAMMA)), dtype=np.uint8)
+
+
 def display_slope(level: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the slope of the display's tone curve at linear light."""
     return np.asarray((level + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA)

@@ -8,14 +8,17 @@ Method: a pixel is the mean of the colours in it, weighted by their areas, which
 adds up, so colours are linear light and not display values. Colours of a frame enter linearly, and are eliminated
 (variable projection; Kaufman, BIT 1975). What stays is a quadratic model of the pose (Gauss-Newton).
 
-Limits: a static camera whose background is known beside the body. A texture widens the errors.
+A texture has colours of its own: the ratio of small faces to their part's colour, learned from several frames
+(`Textured`). It takes part where it explains pixels that plain parts do not.
+
+Limits: a static camera whose background is known beside the body.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -54,6 +57,12 @@ class SurfacesConfig:
     """Standard deviations beyond which a pixel counts less."""
     same_px: float = 6.0
     """Number of pixels that err alike."""
+    texture_px: float = 4.0
+    """Largest edge of a small face of a texture, px."""
+    most_faces: int = 3000
+    """Largest number of small faces, about."""
+    plain_frames: float = 2.0
+    """Number of frames as which the prior counts that a small face has its part's colour."""
 
 
 DEFAULTS = SurfacesConfig()
@@ -94,6 +103,81 @@ class Backdrop:
 
 
 @dataclass(frozen=True)
+class Textured:
+    """A body in small faces, and its texture.
+
+    Attributes:
+        vertices: [V, 3] m.
+        faces: [F, 3].
+        part: [F] smooth part of each face, 0 to P - 1.
+        tint: [F, 3] colour over that of the part; None for a plain body.
+    """
+
+    vertices: Array
+    faces: NDArray[np.int64]
+    part: NDArray[np.int64]
+    tint: Array | None = None
+
+    @staticmethod
+    def of(solid: Solid) -> Textured:
+        """Return a plain body."""
+        part = np.unique(solid.smooth_parts, return_inverse=True)[1]
+        return Textured(solid.mesh.vertices, solid.mesh.faces, part)
+
+    def textured(
+        self, frames: Sequence[NDArray[np.uint8]], camera: Camera, poses: Pose, config: SurfacesConfig = DEFAULTS
+    ) -> Textured:
+        """Return the body with the texture that frames [H, W, 3] show with it at poses [T]."""
+        import trimesh
+
+        nearest = float(np.median(poses.translation[:, 2]))
+        corners = self.vertices[self.faces]
+        area = 0.5 * float(np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])).sum())
+        edge = max(config.texture_px * nearest / float(camera.K[0, 0]), math.sqrt(4.0 * area / config.most_faces))
+        vertices, faces, index = trimesh.remesh.subdivide_to_size(
+            self.vertices, self.faces, edge, max_iter=20, return_index=True
+        )
+        small = Textured(np.asarray(vertices), np.asarray(faces, np.int64), self.part[index])
+        tint = np.ones((len(faces), 3))
+        shown = [small._inside(frame, camera, poses[k], config) for k, frame in enumerate(frames)]
+        for _ in range(3):
+            total, count = np.zeros_like(tint), np.zeros(len(tint))
+            for colors, face in shown:
+                part = small.part[face]
+                usual = _by_part(part, colors, tint[face])
+                np.add.at(total, face, colors / np.maximum(usual[part], 1e-3))
+                np.add.at(count, face, 1.0)
+            weight = count[:, None] + config.plain_frames
+            tint = np.clip((total + config.plain_frames) / weight, 0.0, 8.0)
+        return replace(small, tint=tint)
+
+    def _inside(
+        self, frame: NDArray[np.uint8], camera: Camera, pose: Pose, config: SurfacesConfig
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """Return colours [N, 3] and faces [N] of pixels inside the body."""
+        import cv2
+
+        placed = pose.apply(self.vertices)
+        box = _box(placed, camera, config)
+        if box is None:
+            return np.zeros((0, 3)), np.zeros(0, np.int64)
+        label = _labels(project(camera, placed) - np.array(box[:2]), 1.0 / placed[:, 2], self.faces, box[2], box[3], 1)
+        inside = cv2.erode((label >= 0).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+        rows, columns = slice(box[1], box[1] + box[3]), slice(box[0], box[0] + box[2])
+        return linear(frame[rows, columns][inside]).astype(float), label[inside].astype(np.int64)
+
+
+def _by_part(part: NDArray[np.int64], colors: Array, tint: Array) -> Array:
+    """Return the colour [P, 3] that, times the tint [N, 3], explains colours [N, 3] of pixels of parts [N]."""
+    count = int(part.max(initial=-1)) + 1
+    found = np.zeros((count, 3))
+    for c in range(3):
+        above = np.bincount(part, colors[:, c] * tint[:, c], count)
+        found[:, c] = above / np.maximum(np.bincount(part, tint[:, c] ** 2, count), 1e-9)
+    return found
+
+
+@dataclass(frozen=True)
 class PoseModel:
     """A quadratic model of the pose of a body in a frame, in local coordinates.
 
@@ -101,18 +185,20 @@ class PoseModel:
         information: [6, 6] about the pose.
         pull: [6] information times the step to the best pose.
         gain: log-likelihood ratio of the body at the pose and of nothing but the background, nats.
+        cost: what the body and the background leave unexplained, nats.
     """
 
     information: Array
     pull: Array
     gain: float
+    cost: float = 0.0
 
 
 def pose_model(
     frame: NDArray[np.uint8],
     backdrop: Backdrop,
     camera: Camera,
-    solid: Solid,
+    textured: Textured,
     pose: Pose,
     config: SurfacesConfig = DEFAULTS,
 ) -> PoseModel | None:
@@ -122,17 +208,18 @@ def pose_model(
         frame: [H, W, 3].
         backdrop: the background.
         camera: of the frame.
-        solid: mesh and its smooth parts.
+        textured: the body.
         pose: camera_from_body.
         config: settings.
     """
-    vertices = pose.apply(solid.mesh.vertices)
+    vertices = pose.apply(textured.vertices)
     box = _box(vertices, camera, config)
     if box is None:
         return None
-    parts, part = np.unique(solid.smooth_parts, return_inverse=True)
-    whole = _shares(vertices, solid.mesh.faces, part, camera, box, len(parts), config)
-    seen_parts = np.flatnonzero(whole.sum(axis=(1, 2)) > 1.0)
+    parts = int(textured.part.max()) + 1
+    faces = textured.faces, textured.part
+    whole = _shares(vertices, *faces, camera, box, parts, config, textured.tint)
+    seen_parts = np.flatnonzero(whole[:parts].sum(axis=(1, 2)) > 1.0)
     share = whole[seen_parts]
     areas = share.sum(axis=(1, 2))
     rows, columns = slice(box[1], box[1] + box[3]), slice(box[0], box[0] + box[2])
@@ -147,30 +234,40 @@ def pose_model(
     pure = inside > 0.9
     middle = np.median(seen[pure], axis=0) if pure.any() else seen.mean(axis=0)
     target = seen - inside[:, None] * middle - (1.0 - inside)[:, None] * behind
+    shown, tint = [*seen_parts], None
+    if textured.tint is not None:
+        usual = np.zeros((parts, 3))
+        most, single = at.argmax(axis=0), at.max(axis=0) > 0.9
+        own = _by_part(seen_parts[most[single]], seen[single], whole[parts:, near].T[single].astype(float))
+        usual[: len(own)] = own
+        tint = (textured.tint - 1.0) * usual[textured.part]
+        shown += [parts, parts + 1, parts + 2]
+        target = target - _shares(vertices, *faces, camera, box, parts, config, tint)[parts:, near].T
     slopes = []
-    for step in _steps(pose, solid, camera, config):
+    for step in _steps(pose, vertices, camera, config):
         ahead, back = (
-            _shares(pose.retract(s * step).apply(solid.mesh.vertices), solid.mesh.faces, part, camera, box, len(parts),
-                    config)[seen_parts]
+            _shares(pose.retract(s * step).apply(textured.vertices), *faces, camera, box, parts, config, tint)
             for s in (1.0, -1.0)
-        )  # fmt: skip
-        slopes.append((ahead - back)[:, near] / (2.0 * float(np.abs(step).max())))
-    return _solved(target, basis, np.stack(slopes), (middle, behind, seen - behind), config)
+        )
+        slopes.append((ahead - back)[shown][:, near] / (2.0 * float(np.abs(step).max())))
+    return _solved(target, basis, np.stack(slopes), (middle, behind, seen - behind), len(seen_parts), config)
 
 
 def _solved(
-    target: Array, basis: Array, slopes: Array, colors: tuple[Array, Array, Array], config: SurfacesConfig
+    target: Array, basis: Array, slopes: Array, colors: tuple[Array, Array, Array], count: int, config: SurfacesConfig
 ) -> PoseModel:
     """Return the model of a pose, from what colours have to explain.
 
-    target: [N, 3] pixels less the body's usual colour and the background. basis: [M, N] of the colours. slopes:
-    [6, P, N] of the shares of parts. colors: usual colour [3], background [N, 3], pixels less the background
-    [N, 3].
+    target: [N, 3] pixels less the body's usual colour, its texture and the background. basis: [M, N] of the colours.
+    slopes: [6, P, N] of the shares of parts, then of the texture's three colours where it has some. colors: usual
+    colour [3], background [N, 3], pixels less the background [N, 3]. count: number of parts.
     """
     middle, behind, changed = colors
     weight = np.ones(len(target))
+    slopes, textured = slopes[:, :count], np.swapaxes(slopes[:, count:], 1, 2)
     moved = slopes.sum(axis=1)[..., None] * (middle - behind)  # [6, N, 3]
-    count = slopes.shape[1]
+    if textured.shape[-1]:
+        moved = moved + textured
     noise = config.noise
     for _ in range(3):
         weighted = basis * weight
@@ -187,8 +284,9 @@ def _solved(
     scale = 1.0 / (noise**2 * config.same_px)
     information = scale * free.reshape(6, -1) @ jacobian.reshape(6, -1).T
     pull = scale * free.reshape(6, -1) @ off.ravel()
-    gain = (_cost(changed, config) - _cost(off, config)) / config.same_px
-    return PoseModel(0.5 * (information + information.T), pull, gain)
+    cost = _cost(off, config) / config.same_px
+    gain = _cost(changed, config) / config.same_px - cost
+    return PoseModel(0.5 * (information + information.T), pull, gain, cost)
 
 
 def _cost(off: Array, config: SurfacesConfig) -> float:
@@ -223,39 +321,35 @@ def _shares(
     box: tuple[int, int, int, int],
     count: int,
     config: SurfacesConfig = DEFAULTS,
+    tint: Array | None = None,
 ) -> NDArray[np.float32]:
-    """Return the share of each part in the pixels of a rectangle, [P, h, w], through the lens."""
+    """Return the share of each part in the pixels of a rectangle, [P, h, w], through the lens.
+
+    tint: [F, 3] of the faces; its three means over the pixels follow, [P + 3, h, w].
+    """
     import cv2
 
     pixels = project(camera, vertices) - np.array(box[:2])
-    drawn = _drawn(pixels, 1.0 / vertices[:, 2], faces, part, box[2], box[3], count, config.supersample)
-    for k in range(count):
+    label = _labels(pixels, 1.0 / vertices[:, 2], faces, box[2], box[3], config.supersample)
+    drawn = _averaged(label, part, np.zeros((0, 3)) if tint is None else tint, count, config.supersample)
+    for k in range(len(drawn)):
         if drawn[k].any():
             drawn[k] = cv2.GaussianBlur(drawn[k], (0, 0), config.blur_px)
     return drawn
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
-def _drawn(
-    pixels: Array,
-    nearness: Array,
-    faces: NDArray[np.int64],
-    part: NDArray[np.int64],
-    width: int,
-    height: int,
-    count: int,
-    supersample: int,
-) -> NDArray[np.float32]:
-    """Return the share of each part in each pixel, [P, h, w], by a z-buffer of finer pixels.
+def _labels(
+    pixels: Array, nearness: Array, faces: NDArray[np.int64], width: int, height: int, supersample: int
+) -> NDArray[np.int32]:
+    """Return the face in each finer pixel, by a z-buffer; -1 for none.
 
     Args:
         pixels: [V, 2] vertices, px.
         nearness: [V] 1 / depth, 1/m.
         faces: [F, 3] indices of vertices.
-        part: [F] of the faces.
         width: of the image.
         height: of the image.
-        count: number of parts.
         supersample: finer pixels along each side of a pixel.
     """
     rows, columns = height * supersample, width * supersample
@@ -288,21 +382,36 @@ def _drawn(
             for column in range(max(0, math.ceil(xa + left)), min(columns - 1, math.floor(xa + right)) + 1):
                 value = np.float32(base + by_y * y + by_x * (column - xa))
                 if value > near[row, column]:
-                    near[row, column], label[row, column] = value, part[f]
-    out, one = np.zeros((count, height, width), np.float32), np.float32(1.0 / supersample**2)
-    for row in range(rows):
-        for column in range(columns):
-            if label[row, column] >= 0:
-                out[label[row, column], row // supersample, column // supersample] += one
+                    near[row, column], label[row, column] = value, f
+    return label
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _averaged(
+    label: NDArray[np.int32], part: NDArray[np.int64], tint: Array, count: int, supersample: int
+) -> NDArray[np.float32]:
+    """Return the share of each part in each pixel, then the mean tint, [P + 3, h, w], from faces in finer pixels."""
+    height, width = label.shape[0] // supersample, label.shape[1] // supersample
+    one, textured = np.float32(1.0 / supersample**2), len(tint) > 0
+    out = np.zeros((count + 3 * textured, height, width), np.float32)
+    for row in range(label.shape[0]):
+        for column in range(label.shape[1]):
+            f = label[row, column]
+            if f >= 0:
+                y, x = row // supersample, column // supersample
+                out[part[f], y, x] += one
+                if textured:
+                    for c in range(3):
+                        out[count + c, y, x] += one * np.float32(tint[f, c])
     return out
 
 
-def _steps(pose: Pose, solid: Solid, camera: Camera, config: SurfacesConfig) -> Array:
-    """Return a step [6, 6] along each coordinate that moves vertices by `step_px` at most."""
-    at, small = project(camera, pose.apply(solid.mesh.vertices)), 1e-4
+def _steps(pose: Pose, placed: Array, camera: Camera, config: SurfacesConfig) -> Array:
+    """Return a step [6, 6] along each coordinate that moves vertices, [V, 3] at the pose, by `step_px` at most."""
+    at, small, vertices = project(camera, placed), 1e-4, pose.inverse().apply(placed)
     steps = []
     for unit in np.eye(6):
-        moved = project(camera, pose.retract(small * unit).apply(solid.mesh.vertices)) - at
+        moved = project(camera, pose.retract(small * unit).apply(vertices)) - at
         most = float(np.nanmax(np.linalg.norm(moved, axis=-1))) / small
         steps.append(config.step_px / max(most, 1e-6) * unit)
     return np.array(steps)
