@@ -37,6 +37,11 @@ def test_inertia_that_unknown_torques_hide_is_not_determined(strength: float, hi
     assert [line.split()[0] for line in lines] == list(hidden)
 
 
-def test_only_what_is_asked_for_with_recorded_actions_is_judged() -> None:
+def test_without_recorded_actions_nothing_is_judged() -> None:
     assert without_opposed(*fitted(5.0, actions=False), FOUND, NAMES) == (FOUND, [])
-    assert without_opposed(*fitted(5.0), FOUND, ("mass",)) == (FOUND, [])
+
+
+def test_a_nuisance_is_judged_without_a_line() -> None:
+    found, lines = without_opposed(*fitted(5.0), FOUND, ("mass",))
+    assert not any(each.identifiable for each in found)
+    assert not lines

@@ -29,7 +29,7 @@ def without_opposed(
 ) -> tuple[tuple[Estimate, ...], list[str]]:
     """Return estimates in which an inertia that unknown torques hide is not identifiable, and lines that say so.
 
-    asked: names of the parameters that the user fits.
+    asked: names of the parameters that the user fits; lines are about these alone.
     """
     if problem.actions is None or _STRENGTH not in solution.extra:
         return found, []
@@ -37,13 +37,14 @@ def without_opposed(
     rates = solution.states[:, [names.index(f"angular_velocity_{axis}_rad_s") for axis in "xyz"]]
     acceleration = (np.diff(rates, axis=0) / np.diff(problem.observation.times_s)[:, None]).std(axis=0)
     share = dict(zip(INERTIA, solution.extra[_STRENGTH] / np.maximum(acceleration, 1e-9), strict=True))
-    hidden = {
-        each.name for each in found if each.name in asked and each.identifiable and share.get(each.name, 0.0) > _MOST
-    }
+    free = {each.name for each in found if each.source in ("fitted", "nuisance") and each.identifiable}
+    hidden = {name for name in INERTIA if name in free and share[name] > _MOST}
     lines = [
         f"{name} is not determined: unknown torques make up {min(share[name], 1.0):.0%} of the angular acceleration, "
         "and a controller that fights them makes it come out too large. Film faster rotations about this axis"
         for name in INERTIA
-        if name in hidden
+        if name in hidden and name in asked
     ]
-    return tuple(replace(each, identifiable=False) if each.name in hidden else each for each in found), lines
+    # the value is not that of its prior either
+    unknown = {each.name: replace(each, identifiable=False, prior=None) for each in found if each.name in hidden}
+    return tuple(unknown.get(each.name, each) for each in found), lines
