@@ -230,3 +230,14 @@ def test_the_gradient_of_a_rollout_is_that_of_differences() -> None:
         manifold_gradient(problem.system, begin.state, np.ones(13)),
         np.ones(13) @ problem.system.tangent_basis(begin.state),
     )
+
+
+def test_rmsprop_has_the_momentum_of_the_paper() -> None:
+    """By hand, for a constant slope of 2: the mean square decays by 0.99 a step, the step by the momentum."""
+    step = gradient.stepper("rmsprop", 1, 0.1)
+    square, along = 0.0, 0.0
+    for _ in range(5):
+        square = 0.99 * square + 0.01 * 2.0**2
+        along = gradient.MOMENTUM * along + 2.0 / np.sqrt(square)
+        assert step(np.array([2.0]))[0] == pytest.approx(-0.1 * along, rel=1e-6)
+    assert gradient.MOMENTUM > 0.0

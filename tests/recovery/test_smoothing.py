@@ -54,6 +54,17 @@ def test_mass_from_recorded_actions() -> None:
     std = np.sqrt(np.einsum("kii->ki", fit.covariance))
     normalised = np.sqrt(((error / std)[:, :9] ** 2).mean(0))
     assert np.all(normalised < 1.5)
+    assert normalised.mean() > 0.6  # stated errors are not too large either
+
+
+@pytest.mark.parametrize("late_s", [0.04, -0.03])
+def test_a_recorder_that_is_late_or_early_is_found(late_s: float) -> None:
+    problem = mass_problem(watch(flight()))
+    actions = replace(flight().actions, times_s=flight().actions.times_s + late_s)
+    fit = smoothing.fit(replace(problem, actions=actions), start(problem))
+    found = smoothing.solution(fit).extra
+    # a lag of the motors, which the flight has not, takes up a little of the delay
+    assert found["action_delay_s"] + found["motor_lag_s"] == pytest.approx(-late_s, abs=0.01)
 
 
 def test_actions_without_a_recording() -> None:
