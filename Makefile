@@ -8,12 +8,13 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check audit format dist docs clean
+.PHONY: help demo test test-all faults check audit format dist docs clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
+	@echo 'make faults    deliberate faults in numbers and signs, each of which a test must notice'
 	@echo 'make check     ruff, mypy and bandit'
 	@echo 'make audit     known vulnerabilities of the pinned requirements; needs the network'
 	@echo 'make format    ruff, in place'
@@ -38,6 +39,9 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(PYTEST) -m ''
+
+faults: $(VENV)/.dev
+	$(PY) -m tests.faults.deliberate
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .

@@ -78,3 +78,9 @@ def test_indefinite_chain_is_refused(matrix: arrow.Arrow) -> None:
     broken = arrow.Arrow(-matrix.diagonal, matrix.lower, matrix.arrow, matrix.corner)
     with pytest.raises(np.linalg.LinAlgError, match="pivot 0"):
         arrow.factorize(broken)
+
+
+def test_a_damped_step_is_that_of_raised_information() -> None:
+    schur, reference = np.array([[4.0e6, 1.0e6], [1.0e6, 2.0e6]]), np.array([5.0e6, 8.0e6])
+    damped = arrow.parameter_covariance(schur, reference=reference, damping=0.3).covariance
+    np.testing.assert_allclose(damped, np.linalg.inv(schur + 0.3 * np.diag(reference)), rtol=1e-10)
