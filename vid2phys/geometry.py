@@ -121,6 +121,18 @@ def skew(vector: Array) -> Array:
     return np.stack([np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], axis=-2)
 
 
+def shortest_rotation(direction: Array) -> Array:
+    """Return the smallest rotation [3, 3] that takes the axis z to `direction` [3], which does not point along -z."""
+    x, y, z = direction / np.linalg.norm(direction)
+    return np.array(
+        [
+            [1.0 - x * x / (1.0 + z), -x * y / (1.0 + z), x],
+            [-x * y / (1.0 + z), 1.0 - y * y / (1.0 + z), y],
+            [-x, -y, z],
+        ]
+    )
+
+
 def looking(forward: Array) -> Array:
     """Return camera to world [3, 3] of a level camera that looks along the unit vector `forward` [3], not vertical."""
     right = np.cross(forward, [0.0, 0.0, 1.0])

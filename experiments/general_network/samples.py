@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from experiments.general_network.bodies import random_body
 from experiments.general_network.shading import Float, corner_normals, random_pattern, shade, shown_surface
 from experiments.general_network.zbuffer import FaceMap, draw_faces
-from vid2phys.geometry import Pose, matrix_from_quat, matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_quat, matrix_from_rotvec, shortest_rotation
 from vid2phys.risp.appearance.develop import DevelopOptions, develop
 from vid2phys.risp.appearance.materials import MeshParts, mesh_parts
 from vid2phys.risp.appearance.random_appearance import PSI_NAMES, render_appearance, sample_appearance
-from vid2phys.risp.renders.viewpoints import shortest_rotation
 from vid2phys.types import Array, Mesh
 
 SIZE_PX = 64

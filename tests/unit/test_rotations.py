@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from vid2phys.geometry import invert_transform, look_at, looking
+from vid2phys.geometry import invert_transform, look_at, looking, shortest_rotation
 from vid2phys.risp.renders.viewpoints import upright
 
 
@@ -20,3 +21,12 @@ def test_a_camera_looks_at_its_target_and_is_level() -> None:
         assert pose[2, 0] == 0.0  # its x axis is level
         assert pose[2, 1] < 0.0  # and down in the image is down
         np.testing.assert_array_equal(upright(pose[:3, 2]), looking(pose[:3, 2]).T)
+
+
+@pytest.mark.parametrize("direction", [(0.3, -0.2, 2.0), (0.0, 0.0, 1.0), (1.0, 2.0, -0.5)])
+def test_the_shortest_rotation_to_a_direction_is_about_an_axis_across_both(direction: tuple[float, ...]) -> None:
+    unit = np.array(direction) / np.linalg.norm(direction)
+    rotation = shortest_rotation(np.array(direction))
+    np.testing.assert_allclose(rotation @ [0.0, 0.0, 1.0], unit, atol=1e-12)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+    assert np.trace(rotation) == pytest.approx(1.0 + 2.0 * unit[2])

@@ -11,13 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys.engine.movable.body import FILL, ArticulatedBody
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec, shortest_rotation
 from vid2phys.risp.renders.viewpoints import (
     FRAMES_PER_SEQUENCE,
     SEQUENCE_FPS,
     Viewpoint,
     log_uniform,
-    shortest_rotation,
     upright,
 )
 from vid2phys.types import Array

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from vid2phys.engine.system import System
-from vid2phys.geometry import looking, matrix_from_quat, matrix_from_rotvec
+from vid2phys.geometry import looking, matrix_from_quat, matrix_from_rotvec, shortest_rotation
 from vid2phys.types import Array
 
 FILL = 2.0 / 3.0
@@ -111,14 +111,6 @@ def _viewpoint(
 def upright(forward: Array) -> Array:
     """Return the rotation from the world to a camera that looks along `forward`, with the vertical upright."""
     return np.ascontiguousarray(looking(forward).T)  # C order: in Fortran order products differ in the last bit
-
-
-def shortest_rotation(direction: Array) -> Array:
-    """Return the smallest rotation that takes the optical axis to `direction` [3]."""
-    unit = direction / np.linalg.norm(direction)
-    axis = np.cross([0.0, 0.0, 1.0], unit)
-    sine = np.linalg.norm(axis)
-    return matrix_from_rotvec(axis * (np.arcsin(sine) / sine if sine > 1e-12 else 1.0))
 
 
 def tilt_spread(system: System) -> float | None:

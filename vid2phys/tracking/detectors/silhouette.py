@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.pose_geometry import rotation_grid
-from vid2phys.geometry import Pose
+from vid2phys.geometry import Pose, shortest_rotation
 from vid2phys.tracking.cues.silhouette import draw_nearness
 from vid2phys.types import Array, Camera, Mesh
 
@@ -127,7 +127,7 @@ class Silhouettes:
         grown = (1.0 + bearing @ bearing) ** 0.75
         nearer = side_px / (per_bearing * grown) / self.side[n]
         towards = np.append(bearing, 1.0) / np.linalg.norm(np.append(bearing, 1.0))
-        aim = _rotation_to(towards)
+        aim = shortest_rotation(towards)
         aside = np.append(-nearer * self.offset[n], 1.0)
         direction = aim @ (aside / np.linalg.norm(aside))
         return Pose(aim @ self.rotations[n], direction * self.distance_m / nearer)
@@ -205,18 +205,6 @@ def _crop(log_ratio: NDArray[np.float32], middle: Array, side: float, config: Si
     even = cv2.blur(log_ratio, (blur, blur)) if blur > 1 else log_ratio
     small = cv2.warpAffine(even, to_small, (config.size, config.size), flags=cv2.INTER_LINEAR, borderValue=0.0)
     return np.asarray(small, dtype=np.float32).ravel()
-
-
-def _rotation_to(direction: Array) -> Array:
-    """Return the smallest rotation [3, 3] from the line of sight to a unit direction [3]."""
-    x, y, z = direction
-    return np.array(
-        [
-            [1.0 - x * x / (1.0 + z), -x * y / (1.0 + z), x],
-            [-x * y / (1.0 + z), 1.0 - y * y / (1.0 + z), y],
-            [-x, -y, z],
-        ]
-    )
 
 
 def _fewer_faces(mesh: Mesh, most: int) -> tuple[Array, NDArray[np.int64]]:
