@@ -61,7 +61,8 @@ def test_the_terminal_shows_what_was_read_from_each_camera(tmp_path: Path, capsy
 
 def test_the_size_of_the_clip_serves_a_camera_without_one(tmp_path: Path) -> None:
     (tmp_path / "cam_K.txt").write_text("815 0 322.7\n0 815 236.4\n0 0 1\n")
-    config = IdentifyConfig(camera=tmp_path / "cam_K.txt", camera_pose=SAMPLE / "camera.yaml", clip=SAMPLE / "clip.mp4")
+    options = {"clip": SAMPLE / "clip.mp4", "camera": tmp_path / "cam_K.txt", "camera_pose": SAMPLE / "camera.yaml"}
+    config = IdentifyConfig(**options, system="quadrotor")
     filmed = read_filmed(config, None)
     camera, clip = filmed.camera, filmed.clip
     assert (camera.width, camera.height) == (clip.width, clip.height) == (640, 480)

@@ -13,7 +13,7 @@ def test_a_camera_looks_at_its_target_and_is_level() -> None:
     rng = np.random.default_rng(0)
     for place, target in rng.normal(size=(20, 2, 3)):
         pose = look_at(place, target)
-        distance = np.linalg.norm(target - place)
+        distance = float(np.linalg.norm(target - place))
         seen = (invert_transform(pose) @ [*target, 1.0])[:3]
         np.testing.assert_allclose(seen, [0.0, 0.0, distance], atol=1e-12)
         np.testing.assert_allclose(pose[:3, :3] @ pose[:3, :3].T, np.eye(3), atol=1e-12)
