@@ -290,17 +290,21 @@ class HingeImages:
         backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
 
         plain = Textured.of(self.solid)
+        if not plain.is_flat:  # the shading of a curved side passes for a texture
+            return partial(self._by_surfaces, backdrop=backdrop, body=plain)
         textured = plain.textured(shown, self.camera, poses)
 
-        def cue(i: int, pose: Pose, body: Textured) -> PoseModel | None:
-            return pose_model(self.frames[i], backdrop, self.camera, body, pose)
+        cue = partial(self._by_surfaces, backdrop=backdrop)
 
         def left(body: Textured) -> float:
             some = evenly(len(rows), self.config.texture_frames).tolist()
-            return sum(found.cost for k in some if (found := cue(int(rows[k]), poses[k], body)) is not None)
+            return sum(found.cost for k in some if (found := cue(int(rows[k]), poses[k], body=body)) is not None)
 
         body = textured if left(textured) < self.config.textured_share * left(plain) else plain
         return partial(cue, body=body)
+
+    def _by_surfaces(self, i: int, pose: Pose, backdrop: Backdrop, body: Textured) -> PoseModel | None:
+        return pose_model(self.frames[i], backdrop, self.camera, body, pose)
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""

@@ -66,6 +66,7 @@ class SurfacesConfig:
 
 
 DEFAULTS = SurfacesConfig()
+_FLAT = 0.97  # length of the sum of a flat part's normals over the sum of their lengths
 _LEAST_SEEN = 2  # frames in which the background has to be seen
 
 
@@ -117,6 +118,16 @@ class Textured:
     faces: NDArray[np.int64]
     part: NDArray[np.int64]
     tint: Array | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether each smooth part is nearly flat, so that all of it has one shade."""
+        corners = self.vertices[self.faces]
+        across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        mean, size = np.zeros((int(self.part.max()) + 1, 3)), np.linalg.norm(across, axis=1)
+        np.add.at(mean, self.part, across)
+        whole = np.bincount(self.part, size)
+        return bool((np.linalg.norm(mean, axis=1) > _FLAT * whole).all())
 
     @staticmethod
     def of(solid: Solid) -> Textured:
