@@ -35,7 +35,7 @@ class HingeStartConfig:
 
     frames: int = 40
     """Number of frames that score a proposal."""
-    pairs: int = 250
+    pairs: int = 400
     """Number of pairs of frames that propose a hinge."""
     least_angle_rad: float = 0.15
     """Least rotation between the frames of a pair."""
@@ -43,13 +43,13 @@ class HingeStartConfig:
     """Number of angles that are tried in each frame."""
     error: float = 0.06
     """Usual distance in the image of a body's points from where the track has them, in radii of the body."""
-    kept: int = 8
+    kept: int = 12
     """Number of proposals that are refined."""
     rounds: int = 25
     """Number of Gauss-Newton steps."""
     apart_rad: float = 0.1
     """Angle between the axes of starts that differ."""
-    starts: int = 2
+    starts: int = 3
     """Largest number of starts."""
     agreeing: float = 0.6
     """Least share of frames that agree with a start, as a share of those that agree with the best one."""
