@@ -1,6 +1,6 @@
 """Swings that no tracker has met: bodies on hinges, drawn before a room, and what `identify` makes of them.
 
-    python -m benchmarks.swings --work DIR [--clip ring bar_blur ...] [--markdown]
+    python -m benchmarks.swings [--work DIR] [--clip ring bar_blur ...]
 
 Ten clips differ in body, axis, amplitude, duration, frame rate and image. SciPy moves the body. The project's
 rasteriser draws it under a lamp, with its shadow, before a wall and a floor with patterns. `vid2phys identify --system
@@ -36,7 +36,7 @@ from benchmarks.clips.appearance import Lens, Sensor, Surface
 from benchmarks.clips.bodies import Body, Solid, build
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import Raster, face_normals, rasterize_camera
-from vid2phys.geometry import Pose, matrix_from_rotvec
+from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, transform_points
 from vid2phys.risp.appearance.backgrounds import fractal_noise, random_color, to_linear
 from vid2phys.types import Array, Camera, Mesh
 
@@ -210,13 +210,13 @@ def make(name: str, swing: Swing, folder: Path) -> None:
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
     files.write_camera(folder / "camera.yaml", name, lens)
-    known = {"mass": solid.mass_kg, "inertia": motion.inertia}
+    parameters = {"length": motion.length_m, "damping": motion.damping}
     truth = {
-        "parameters": {"length": motion.length_m, "damping": motion.damping, **known},
+        "parameters": parameters | {"mass": solid.mass_kg, "inertia": motion.inertia},
         "axis": motion.axis.tolist(),
         "pivot_m": _PIVOT_M.tolist(),
         "frames": frames,
-    }  # fmt: skip
+    }
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
     files.write_video(folder / "clip.mp4", images, swing.fps, swing.size_px, sensor.crf)
 
@@ -275,8 +275,7 @@ class _Scene:
 
 
 def _in_camera(camera: Camera, points: Array) -> Array:
-    to_world = np.asarray(camera.camera_to_world)
-    return np.asarray((points - to_world[:3, 3]) @ to_world[:3, :3])
+    return transform_points(invert_transform(np.asarray(camera.camera_to_world)), points)
 
 
 def _printed(solid: Solid, colors: int) -> Mesh:

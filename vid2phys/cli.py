@@ -30,7 +30,7 @@ from vid2phys.commands.configs import (
 from vid2phys.commands.flags import all_systems, asking
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.retired import RetiredName
-from vid2phys.commands.system_choice import AUTO, SYSTEM_OF_SAMPLE, has_own_mesh
+from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, has_own_mesh
 from vid2phys.errors import UsageError, Vid2PhysError
 
 app = typer.Typer(
@@ -195,12 +195,12 @@ def train_risp(config: TrainConfig) -> None:
     from vid2phys.commands.train_risp import train_risp as run_training
 
     sample, model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
-    if config.mesh is None and config.body is None and config.system in (AUTO, SYSTEM_OF_SAMPLE):
+    if config.mesh is None and config.body is None and config.system in (AUTO, SYSTEM_WITH_ACTIONS):
         if not sample.is_file():
             remedy = "or run in the project's folder to train the sample"
             raise UsageError("no --mesh given", "a mesh to train for", remedy)
         named = model if config.head == "keypoint" else model.with_name(f"{model.name}-{config.head}")
-        config = replace(config, mesh=sample, system=SYSTEM_OF_SAMPLE, out=config.out or named)
+        config = replace(config, mesh=sample, system=SYSTEM_WITH_ACTIONS, out=config.out or named)
     out = config.out or default_folder(config)
     run_training(replace(config, out=out))
     print_model(out)

@@ -13,7 +13,7 @@ from vid2phys.commands.configs import ControlConfig
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.commands.system_choice import AUTO, SYSTEM_OF_SAMPLE, system_of_body
+from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_body
 from vid2phys.errors import InputError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _system(config: ControlConfig) -> str:
     """Return the name of the system: where the user names none, that of a robot, or one that takes actions."""
     if config.system != AUTO:
         return config.system
-    return SYSTEM_OF_SAMPLE if config.robot is None else system_of_body(config.body)
+    return SYSTEM_WITH_ACTIONS if config.robot is None else system_of_body(config.body)
 
 
 def _read_image(config: IdentifyConfig, _actions: Actions | None) -> Filmed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.engine import SYSTEM_OF_MESH, SYSTEM_OF_ROBOT, SYSTEM_OF_TETS
-from vid2phys.engine import SYSTEM_OF_SAMPLE as SYSTEM_OF_SAMPLE
+from vid2phys.engine import SYSTEM_WITH_ACTIONS as SYSTEM_WITH_ACTIONS
 from vid2phys.errors import UsageError
 
 if TYPE_CHECKING:

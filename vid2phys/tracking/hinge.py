@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.indices import evenly
+from vid2phys.io.faces import face_areas
 from vid2phys.risp.networks.model import Shape
 from vid2phys.types import Array, Mesh
 
@@ -189,8 +190,7 @@ def hinge_starts(
 
 def principal_axes(mesh: Mesh) -> Array:
     """Return the principal axes [3, 3] of the surface of a mesh, one a row."""
-    corners = mesh.vertices[mesh.faces]
-    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    corners, area = mesh.vertices[mesh.faces], face_areas(mesh.vertices, mesh.faces)
     corners = corners - (area[:, None] * corners.mean(axis=1)).sum(axis=0) / area.sum()
     points, weight = np.concatenate([corners, corners.sum(axis=1, keepdims=True)], axis=1), area[:, None, None]
     return np.asarray(np.linalg.eigh((weight * np.swapaxes(points, 1, 2) @ points).sum(axis=0))[1].T)
@@ -260,12 +260,12 @@ def _distinct(
     """Return the best proposals with different axes."""
     chosen: list[tuple[tuple[float, Array], Hinge]] = []
     for each in scored:
-        if len(chosen) < config.kept and all(_apart(each[1], other[1]) > config.apart_rad for other in chosen):
+        if len(chosen) < config.kept and all(axes_apart(each[1], other[1]) > config.apart_rad for other in chosen):
             chosen.append(each)
     return chosen
 
 
-def _apart(a: Hinge, b: Hinge) -> float:
+def axes_apart(a: Hinge, b: Hinge) -> float:
     """Return the angle between the axes of two hinges before the camera, rad."""
     return float(np.arccos(min(1.0, abs(float((a.place.rotation @ a.axis) @ (b.place.rotation @ b.axis))))))
 
@@ -295,7 +295,7 @@ class _Images:
         found.sort(key=lambda each: each[0])
         chosen: list[HingeStart] = []
         for _, start in found:
-            if len(chosen) < most and all(_apart(start.hinge, o.hinge) > self.config.apart_rad for o in chosen):
+            if len(chosen) < most and all(axes_apart(start.hinge, o.hinge) > self.config.apart_rad for o in chosen):
                 chosen.append(start)
         return chosen
 

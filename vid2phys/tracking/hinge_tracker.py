@@ -37,7 +37,16 @@ from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.tracking.hinge import Adjustment, Hinge, HingeStart, adjusted, hinge_starts, principal_axes, rolled_starts
+from vid2phys.tracking.hinge import (
+    Adjustment,
+    Hinge,
+    HingeStart,
+    adjusted,
+    axes_apart,
+    hinge_starts,
+    principal_axes,
+    rolled_starts,
+)
 from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
 from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
@@ -110,7 +119,10 @@ def track_hinge(
     best = max([best, *rolled], key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
-    rival = max((each.gain for each in [*tried, *rolled] if _apart(each, best) > config.apart_rad), default=0.0)
+    others = (
+        other for other in [*tried, *rolled] if axes_apart(other.start.hinge, best.start.hinge) > config.apart_rad
+    )
+    rival = max((other.gain for other in others), default=0.0)
     descended = images.descended(start, margins, lambda share: report(0.4 + 0.5 * share))
     return replace(images.adjusted(descended, track), rival=rival / max(best.gain, 1e-9))
 
@@ -121,12 +133,6 @@ class Candidate:
 
     start: HingeStart
     gain: float
-
-
-def _apart(a: Candidate, b: Candidate) -> float:
-    """Return the angle between the axes of two candidates before the camera, rad."""
-    first, second = (each.start.hinge.place.rotation @ each.start.hinge.axis for each in (a, b))
-    return float(np.arccos(min(1.0, abs(float(first @ second)))))
 
 
 def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:
@@ -145,10 +151,8 @@ class Halved:
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         light = linear(self.frames[index])
-        half = reduced(
-            light[: light.shape[0] // 2 * 2, : light.shape[1] // 2 * 2], (light.shape[1] // 2, light.shape[0] // 2)
-        )
-        return displayed(half)
+        height, width = light.shape[0] // 2, light.shape[1] // 2
+        return displayed(reduced(light[: 2 * height, : 2 * width], (width, height)))
 
 
 @dataclass(frozen=True)
@@ -287,14 +291,13 @@ class HingeImages:
         """Return the cue of surfaces before the background that some frames show beside the body at poses [n]."""
         shown = [self.frames[i] for i in rows.tolist()]
         unlike = [self.foreground.log_ratio(frame) < -self.config.unlike_nats for frame in shown]
-        backdrop = Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
-
+        cue = partial(
+            self._by_surfaces, backdrop=Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
+        )
         plain = Textured.of(self.solid)
         if not plain.is_flat:  # the shading of a curved side passes for a texture
-            return partial(self._by_surfaces, backdrop=backdrop, body=plain)
+            return partial(cue, body=plain)
         textured = plain.textured(shown, self.camera, poses)
-
-        cue = partial(self._by_surfaces, backdrop=backdrop)
 
         def left(body: Textured) -> float:
             some = evenly(len(rows), self.config.texture_frames).tolist()

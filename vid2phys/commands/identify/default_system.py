@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import is_untrained
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import AUTO, SYSTEM_OF_SAMPLE, system_of_body, usually_fitted
+from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_body, usually_fitted
 from vid2phys.errors import Vid2PhysError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _system(config: IdentifyConfig) -> str:
     if config.mesh is None or config.body is not None:
         return of_body
     if config.actions is not None:
-        return SYSTEM_OF_SAMPLE
+        return SYSTEM_WITH_ACTIONS
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the mesh is read again for the fit, and these are kept then
@@ -53,7 +53,7 @@ def _system(config: IdentifyConfig) -> str:
     except Vid2PhysError:  # which comes again, after contradictions between options
         return of_body
     asked = {*config.fit, *config.set_values, *config.priors, *config.bounds}
-    for one, other in ((of_body, SYSTEM_OF_SAMPLE), (SYSTEM_OF_SAMPLE, of_body)):
+    for one, other in ((of_body, SYSTEM_WITH_ACTIONS), (SYSTEM_WITH_ACTIONS, of_body)):
         if asked & _names(one, mesh) - _names(other, mesh):
             return one
     if config.model is not None and not is_untrained(config.model):

@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import project
+from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.geometry import Pose
+from vid2phys.io.faces import face_areas
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import linear
 from vid2phys.types import Array, Camera, Mesh
@@ -122,12 +124,11 @@ class Textured:
     @property
     def is_flat(self) -> bool:
         """Return whether each smooth part is nearly flat, so that all of it has one shade."""
-        corners = self.vertices[self.faces]
-        across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        mean, size = np.zeros((int(self.part.max()) + 1, 3)), np.linalg.norm(across, axis=1)
-        np.add.at(mean, self.part, across)
-        whole = np.bincount(self.part, size)
-        return bool((np.linalg.norm(mean, axis=1) > _FLAT * whole).all())
+        area = face_areas(self.vertices, self.faces)
+        normals = area[:, None] * face_normals(self.vertices, self.faces)
+        total = np.zeros((int(self.part.max()) + 1, 3))
+        np.add.at(total, self.part, normals)
+        return bool((np.linalg.norm(total, axis=1) > _FLAT * np.bincount(self.part, area)).all())
 
     @staticmethod
     def of(solid: Solid) -> Textured:
