@@ -28,7 +28,8 @@ _LEVELS = 256
 _BINS = 16  # bins of a colour histogram in each channel
 _SHIFT = 4  # binary digits of a channel that a bin drops
 _SAME = 160.0  # relative colour of a pixel that shows its background
-_compiled = numba.njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
+_FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}  # infinite noise marks an unknown background
+_compiled = numba.njit(cache=True, error_model="numpy", fastmath=_FAST, nogil=True)
 
 Silhouette = tuple[slice, slice, NDArray[np.bool_]]
 """Rows and columns of a rectangle in a frame, and which of its pixels show the body."""
@@ -72,6 +73,8 @@ class ForegroundConfig:
     """Largest log-likelihood ratio of a pixel, nats."""
     min_others: int = 3
     """Number of frames in which a pixel needs other colours than the body's, for only these to count."""
+    touched_share: float = 0.8
+    """Share of frames in which the silhouette touches a part of the body that does not move."""
     body_nats: float = 1.0
     """Log-likelihood ratio of colours from which on a pixel does not count for the background, nats."""
 
@@ -144,8 +147,11 @@ class Foreground:
         for k, part in known.items():
             outside[k] = ~_grown(part, outside.shape[1:], config.beside_px)
         used = _other_colors(self.samples, body, self.scene, config.body_nats)
-        used |= used.sum(axis=0) < config.min_others  # a thing of the body's colours that is always there
+        always = used.sum(axis=0) < config.min_others  # a thing of the body's colours that is always there
+        own = _touched(always, list(known.values()), config)
+        used |= always
         used[list(known)] = outside[list(known)]
+        used &= ~own
         background, noise = _background(self.samples, used)
         noise = _floored(noise, config)
         elsewhere, _ = _background(self.samples, outside)
@@ -227,6 +233,26 @@ def _grown(part: Silhouette, shape: tuple[int, ...], by_px: float) -> NDArray[np
     beside = np.ones(shape, dtype=np.uint8)
     beside[rows, columns] = ~mask
     return np.asarray(cv2.distanceTransform(beside, cv2.DIST_L2, 5) <= by_px)
+
+
+def _touched(always: NDArray[np.bool_], parts: list[Silhouette], config: ForegroundConfig) -> NDArray[np.bool_]:
+    """Return the regions [H, W] of pixels that always have the body's colours and belong to the body.
+
+    The silhouette touches such a region in most frames, as that of a swinging body touches the part near its pin. The
+    region is smaller than the silhouette: a wall of the body's colours is none.
+    """
+    import cv2
+
+    count, label = cv2.connectedComponents(_patches(always, config.patch_px).astype(np.uint8))
+    touching = np.zeros(count)
+    for part in parts:
+        near = np.unique(label[_grown(part, always.shape, config.beside_px + config.patch_px)])
+        touching[near] += 1.0 / len(parts)
+    area = np.bincount(label.ravel(), minlength=count)
+    usual = float(np.median([part[2].sum() for part in parts]))
+    own = (touching > config.touched_share) & (area < usual)
+    own[0] = False
+    return np.asarray(own[label] & always)
 
 
 def _patches(mask: NDArray[np.bool_], size_px: int) -> NDArray[np.bool_]:
