@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,17 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.surfaces import Backdrop, Textured, pose_model
-from vid2phys.tracking.hinge import SIZE, Hinge, HingeStart, adjusted, hinge_starts, principal_axes, rolled_starts
+from vid2phys.tracking.hinge import (
+    DEFAULTS,
+    SIZE,
+    Hinge,
+    HingeStart,
+    adjusted,
+    hinge_starts,
+    principal_axes,
+    rolled_starts,
+    snapped,
+)
 from vid2phys.types import Mesh
 
 
@@ -57,6 +68,39 @@ def test_steps_lead_to_the_hinge_that_all_poses_share() -> None:
     assert found.moved < 1e-6
     pivot = at.poses(guess).apply(at.point[None])[:, 0]
     np.testing.assert_allclose(pivot, np.tile(pivot[:1], (25, 1)), atol=1e-9)
+
+
+def test_a_frame_with_the_body_behind_the_camera_states_nothing() -> None:
+    body = hinge()
+    nearer = body.place.inverse().apply(0.45 * body.place.translation[None])[0]
+    far = replace(body, axis=body.place.rotation[1], point=nearer)  # upright before the camera
+    angles = np.linspace(0.0, 2.0 * np.pi, 24)
+    behind = far.poses(angles).translation[:, 2] <= 0.0
+    assert behind.any()
+    assert not behind.all()
+    found = adjusted(far, angles, np.tile(np.eye(6), (24, 1, 1)), np.full((24, 6), 1e-3), most=0.1)
+    assert np.isfinite(found.hinge.place.translation).all()
+    np.testing.assert_array_equal(found.angles[behind], angles[behind])
+
+
+def test_a_longer_step_goes_the_same_way() -> None:
+    body, angles = hinge(), np.array([0.2, -0.7, 0.4])
+    pull = 1e-4 * np.random.default_rng(4).normal(size=(3, 6))
+    found = adjusted(body, angles, np.tile(np.eye(6), (3, 1, 1)), pull)
+    twice, turned = found.longer(2.0)
+    np.testing.assert_allclose(turned - angles, 2.0 * (found.angles - angles), atol=1e-12)
+    np.testing.assert_allclose(twice.point - body.point, 2.0 * (found.hinge.point - body.point), atol=1e-7)
+
+
+def test_an_axis_is_moved_to_that_of_the_body() -> None:
+    body, known = hinge(), np.eye(3)
+    tilted = body.retract(np.array([0.0] * 6 + [0.1, -0.05, 0.0, 0.0]))
+    for found in snapped(tilted, known, np.zeros(3), DEFAULTS):
+        np.testing.assert_allclose(found.axis, [0.0, 1.0, 0.0], atol=1e-12)
+    _, moved = snapped(tilted, known, np.zeros(3), DEFAULTS)
+    np.testing.assert_allclose(moved.place.rotation @ moved.axis, tilted.place.rotation @ tilted.axis, atol=1e-9)
+    oblique = replace(body, axis=np.full(3, 3.0**-0.5))
+    assert snapped(oblique, known, np.zeros(3), DEFAULTS) == []
 
 
 def test_a_start_is_found_where_the_tilt_of_most_poses_is_false(mesh: Mesh) -> None:
@@ -128,6 +172,9 @@ def test_surfaces_lead_to_the_pose(mesh: Mesh, tmp_path: Path) -> None:
         assert again is not None
         found = again
     assert found.gain > first.gain
+    quick = pose_model(frames[10], backdrop, CAMERA, Textured.of(solid), pose, gain_only=True)
+    assert quick is not None
+    assert quick.gain == pytest.approx(found.gain, rel=0.02)  # that of the step before
     off = poses[10].step_to(pose)
     assert (np.abs(off) < np.array([0.02, 0.02, 0.002, 3e-4, 3e-4, 4e-3])).all(), off
 

@@ -111,6 +111,7 @@ class Adjustment:
     Attributes:
         hinge: after the step.
         angles: [T] after the step.
+        step: [10] of the hinge, and [T] of the angles.
         moved: root mean square motion of the poses, in local coordinates.
         covariance: [10, 10] of the hinge. An angle that all frames share is no motion: its variance is zero.
         own: [T] variance of each angle on a known hinge.
@@ -119,16 +120,23 @@ class Adjustment:
 
     hinge: Hinge
     angles: Array
+    step: tuple[Array, Array]
     moved: float
     covariance: Array
     own: Array
     by_hinge: Array
+
+    def longer(self, factor: float) -> tuple[Hinge, Array]:
+        """Return hinge and angles [T] after a step that is longer by a factor."""
+        return self.hinge.retract((factor - 1.0) * self.step[0]), self.angles + (factor - 1.0) * self.step[1]
 
 
 def adjusted(
     hinge: Hinge, angles: Array, information: Array, pull: Array, most: float = np.inf, fixed: bool = False
 ) -> Adjustment:
     """Move hinge and angles [T] to where quadratic models of the frames lead.
+
+    A frame with the body behind the camera states nothing.
 
     Args:
         hinge: where the models are.
@@ -138,7 +146,8 @@ def adjusted(
         most: largest step of a pose, in local coordinates.
         fixed: whether the axis stays where it is in the body.
     """
-    slopes = hinge.slopes(angles)
+    before = hinge.poses(angles).translation[:, 2] > 0.0
+    slopes = np.where(before[:, None, None], np.nan_to_num(hinge.slopes(angles)), 0.0)
     joint = np.swapaxes(slopes, -1, -2) @ information @ slopes
     gradient = (np.swapaxes(slopes, -1, -2) @ pull[..., None])[..., 0]
     own = 1.0 / np.maximum(joint[:, SIZE, SIZE], 1e-12)
@@ -155,7 +164,8 @@ def adjusted(
     each = (slopes @ np.concatenate([np.tile(step, (len(angles), 1)), turned[:, None]], axis=1)[..., None])[..., 0]
     moved = float(np.sqrt((each**2).mean()))
     share = min(1.0, most / max(float(np.abs(each).max()), 1e-12))
-    return Adjustment(hinge.retract(share * step), angles + share * turned, moved, covariance, own, by_hinge)
+    step, turned = share * step, share * turned
+    return Adjustment(hinge.retract(step), angles + turned, (step, turned), moved, covariance, own, by_hinge)
 
 
 @dataclass(frozen=True)
@@ -182,10 +192,10 @@ def hinge_starts(
     images = _Images.of(poses, shape, radius_m, config)
     some = evenly(len(poses), config.frames)
     proposed = _proposals(poses, shape, config)
-    snapped = [fixed for hinge in proposed for fixed in _snapped(hinge, axes, shape.center, config)]
+    on_axes = [fixed for hinge in proposed for fixed in snapped(hinge, axes, shape.center, config)]
     free = images.best(proposed, some, config.starts, fixed=False)
     free = [start for start in free if start.agreement > config.agreeing * free[0].agreement]
-    return free + images.best(snapped, some, config.snapped, fixed=True)
+    return free + images.best(on_axes, some, config.snapped, fixed=True)
 
 
 def principal_axes(mesh: Mesh) -> Array:
@@ -196,7 +206,7 @@ def principal_axes(mesh: Mesh) -> Array:
     return np.asarray(np.linalg.eigh((weight * np.swapaxes(points, 1, 2) @ points).sum(axis=0))[1].T)
 
 
-def _snapped(hinge: Hinge, axes: Array, center: Array, config: HingeStartConfig) -> list[Hinge]:
+def snapped(hinge: Hinge, axes: Array, center: Array, config: HingeStartConfig) -> list[Hinge]:
     """Return a hinge with its axis on the nearest principal axis of the body: the axis moved there, or the body."""
     axis = axes[int(np.abs(axes @ hinge.axis).argmax())]
     axis = axis * np.sign(axis @ hinge.axis)

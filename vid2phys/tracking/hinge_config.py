@@ -14,7 +14,11 @@ class HingeTrackerConfig:
     start_frames: int = 16
     """Number of frames in which starts are compared."""
     start_rounds: int = 4
-    """Number of rounds of the contour cue for each start."""
+    """Number of rounds of the contour cue, and of the surfaces, for each start."""
+    by_edges: int = 2
+    """Number of starts that are followed by edges, too."""
+    fixed_rounds: int = 6
+    """Number of rounds with the axis on a known axis of the body, where a start is tried there."""
     unlike_nats: float = 1.0
     """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
     max_rounds: int = 16
@@ -26,9 +30,13 @@ class HingeTrackerConfig:
     large_px: float = 100.0
     """Root of the body's area from which on starts are compared in images of half the size, px."""
     apart_rad: float = 0.05
-    """Angle between the axes of two hinges that differ."""
+    """Angle to a known axis of the body below which a hinge is on it."""
+    rival_rad: float = 0.2
+    """Angle between the axes of two hinges that cannot have the same descent."""
     worse_share: float = 0.05
     """Loss of evidence beside the free track, as a share, beyond which the hinge does not explain a frame."""
+    doublings: int = 4
+    """Largest number of times that a step of the surfaces is doubled."""
     still: float = 3e-5
     """Motion of the poses, in local coordinates, below which nothing moves."""
     prior_std: tuple[float, ...] = (0.05, 0.05, 0.05, 0.003, 0.003, 0.02)

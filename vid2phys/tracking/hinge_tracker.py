@@ -37,6 +37,7 @@ from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.hinge import DEFAULTS as HINGE_STARTS
 from vid2phys.tracking.hinge import (
     Adjustment,
     Hinge,
@@ -46,13 +47,14 @@ from vid2phys.tracking.hinge import (
     hinge_starts,
     principal_axes,
     rolled_starts,
+    snapped,
 )
 from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
 from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
-PoseCue: TypeAlias = Callable[[int, Pose], PoseModel | None]
+PoseCue: TypeAlias = Callable[..., PoseModel | None]
 """From a frame's index and a pose to what the frame states about it; None for nothing."""
 NOTHING = PoseModel(np.zeros((6, 6)), np.zeros(6), 0.0)
 _ROBUST_LINE = 2.0  # standard deviations
@@ -110,19 +112,22 @@ def track_hinge(
     images = HingeImages.of(frames, camera, mesh, track, config)
     small = images.halved(track)
     some = evenly(len(frames), config.start_frames)
-    tried = []
-    for number, start in enumerate(every):
-        tried.append(small.compared(start, some))
-        report(0.3 * (number + 1) / len(every))
-    best = max(tried, key=lambda each: each.gain)
-    rolled = [small.compared(start, some) for start in rolled_starts(best.start, shape, mesh.vertices)]
-    best = max([best, *rolled], key=lambda each: each.gain)
+    tried = [(small.finer(start, some), start) for start in every]
+    report(0.2)
+    tried.sort(key=lambda each: -each[0].gain)
+    others = [found for found, _ in tried]
+    others += [small.by_edges(start, some) for _, start in tried[: config.by_edges]]
+    report(0.3)
+    best = max(others, key=lambda each: each.gain)
+    for start in rolled_starts(best.start, shape, mesh.vertices):
+        others += [small.finer(start, some), small.by_edges(start, some)]
+    best = max(others, key=lambda each: each.gain)
+    others += small.squared(best.start, some, principal_axes(mesh), shape.center)
+    best = max(others, key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
-    others = (
-        other for other in [*tried, *rolled] if axes_apart(other.start.hinge, best.start.hinge) > config.apart_rad
-    )
-    rival = max((other.gain for other in others), default=0.0)
+    apart = [each.gain for each in others if axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad]
+    rival = max(apart, default=0.0)
     descended = images.descended(start, margins, lambda share: report(0.4 + 0.5 * share))
     return replace(images.adjusted(descended, track), rival=rival / max(best.gain, 1e-9))
 
@@ -187,41 +192,53 @@ class HingeImages:
             return self
         return HingeImages.of(Halved(self.frames), smaller(self.camera, 2), self.solid.mesh, track, self.config)
 
-    def compared(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
-        """Return what a start leads to in some frames, by the surfaces at once or by its edges first."""
-        return max(self._finer(start, rows), self._by_edges(start, rows), key=lambda each: each.gain)
-
-    def _by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+    def by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
+        """Return the hinge that edges in some frames, then the surfaces, lead to from a start, and their evidence."""
         hinge, angles = start.hinge, start.angles[rows]
         for reach in self.config.reaches:
             hinge, angles, _ = self._round(hinge, angles, rows, partial(self._by_foreground, reach=reach), 0.3)
         for _ in range(self.config.start_rounds):
             hinge, angles, _ = self._round(hinge, angles, rows, self._by_contour, 0.1)
         later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
-        return self._finer(HingeStart(hinge, start.angles + later, start.agreement), rows)
+        return self.finer(HingeStart(hinge, start.angles + later, start.agreement), rows)
 
-    def _finer(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
-        """Return the hinge that the surfaces in some frames lead to from a start, and their evidence."""
+    def squared(self, start: HingeStart, rows: NDArray[np.int64], axes: Array, center: Array) -> list[Candidate]:
+        """Return what a start leads to with its hinge on the nearest known axis of the body at first.
+
+        Pins are mostly square to a body, and its tilt on the pin is what images determine least.
+        """
+        if float(np.abs(axes @ start.hinge.axis).max()) > np.cos(self.config.apart_rad):
+            return []
+        near = snapped(start.hinge, axes, center, HINGE_STARTS)
+        return [self.finer(replace(start, hinge=hinge), rows, self.config.fixed_rounds) for hinge in near]
+
+    def finer(self, start: HingeStart, rows: NDArray[np.int64], fixed_rounds: int = 0) -> Candidate:
+        """Return the hinge that the surfaces in some frames lead to from a start, and their evidence.
+
+        fixed_rounds: number of rounds at first in which the axis stays where it is in the body.
+        """
         hinge, angles = start.hinge, start.angles[rows]
         cue = self._cue_of_surfaces(rows, hinge.poses(angles), self.config.margins_px[0])
-        for _ in range(self.config.start_rounds):
-            hinge, angles, _ = self._round(hinge, angles, rows, cue, 0.1)
-        poses = hinge.poses(angles)
-        gain = sum(found.gain for k, i in enumerate(rows.tolist()) if (found := cue(i, poses[k])) is not None)
+        for k in range(fixed_rounds + self.config.start_rounds):
+            hinge, angles, _, gain = self._longer_round(hinge, angles, rows, cue, fixed=k < fixed_rounds)
         later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
         return Candidate(HingeStart(hinge, start.angles + later, start.agreement), gain)
 
     def descended(self, start: HingeStart, margins_px: tuple[int, ...], report: Callable[[float], None]) -> HingeStart:
-        """Return the hinge that some frames lead to, until nothing moves, with the angles of all frames."""
+        """Return the hinge that some frames lead to, with the angles of all frames.
+
+        The descent ends where nothing moves, or where the images are explained no better than before.
+        """
         config, every = self.config, np.arange(len(self.frames))
         rows = evenly(len(self.frames), config.fine_frames)
-        hinge, some = start.hinge, start.angles[rows]
+        hinge, some, most = start.hinge, start.angles[rows], -np.inf
         for k in range(config.max_rounds):
             if k < 2 * len(margins_px) and k % 2 == 0:
                 cue = self._cue_of_surfaces(rows, hinge.poses(some), margins_px[k // 2])
-            hinge, some, moved = self._round(hinge, some, rows, cue, 0.1)
+            settled, before = k >= 2 * len(margins_px), most
+            hinge, some, moved, most = self._longer_round(hinge, some, rows, cue)
             report((k + 1) / config.max_rounds)
-            if moved < config.still and k >= 2 * len(margins_px):
+            if settled and (moved < config.still or most <= before):
                 break
         return HingeStart(hinge, start.angles + np.interp(every, rows, some - start.angles[rows]), start.agreement)
 
@@ -231,8 +248,7 @@ class HingeImages:
         hinge, angles = start.hinge, start.angles
         rows = evenly(len(self.frames), config.fine_frames)
         cue = self._cue_of_surfaces(rows, hinge.poses(angles[rows]), config.margins_px[-1])
-        for _ in range(2):
-            angles = self._turned(hinge, angles, every, cue)
+        angles = self._turned(hinge, angles, every, cue)
         poses = hinge.poses(angles)
         information, pull = self._models(every, poses, cue)
         overlap = self._overlaps(poses)
@@ -261,6 +277,30 @@ class HingeImages:
         """Return hinge and angles [n] of some frames after a step, and how far it moved the poses."""
         step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=most)
         return step.hinge, step.angles, step.moved
+
+    def _longer_round(
+        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, fixed: bool = False
+    ) -> tuple[Hinge, Array, float, float]:
+        """Return what `_round` does with the surfaces after a step of the best length, and the evidence there.
+
+        Pixels that disagree count less, so that a step by the quadratic models is too short where an edge is far off.
+        """
+        step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=0.1, fixed=fixed)
+        found, most = (step.hinge, step.angles), self._gain(step.hinge, step.angles, rows, cue)
+        for doubling in range(1, self.config.doublings + 1):
+            further = step.longer(2.0**doubling)
+            gain = self._gain(*further, rows, cue)
+            if gain <= most:
+                break
+            found, most = further, gain
+        return *found, step.moved, most
+
+    def _gain(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> float:
+        """Return the evidence of the surfaces in some frames for a hinge at angles [n], nats."""
+        poses, quick = hinge.poses(angles), partial(cue, gain_only=True)
+        return sum(
+            (found or NOTHING).gain for found in side_by_side(lambda k: quick(int(rows[k]), poses[k]), range(len(rows)))
+        )
 
     def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> Array:
         """Return angles [n] of some frames after a step on a known hinge."""
@@ -306,8 +346,10 @@ class HingeImages:
         body = textured if left(textured) < self.config.textured_share * left(plain) else plain
         return partial(cue, body=body)
 
-    def _by_surfaces(self, i: int, pose: Pose, backdrop: Backdrop, body: Textured) -> PoseModel | None:
-        return pose_model(self.frames[i], backdrop, self.camera, body, pose)
+    def _by_surfaces(
+        self, i: int, pose: Pose, backdrop: Backdrop, body: Textured, gain_only: bool = False
+    ) -> PoseModel | None:
+        return pose_model(self.frames[i], backdrop, self.camera, body, pose, gain_only=gain_only)
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""

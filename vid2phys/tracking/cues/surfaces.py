@@ -143,8 +143,7 @@ class Textured:
         import trimesh
 
         nearest = float(np.median(poses.translation[:, 2]))
-        corners = self.vertices[self.faces]
-        area = 0.5 * float(np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])).sum())
+        area = float(face_areas(self.vertices, self.faces).sum())
         edge = max(config.texture_px * nearest / float(camera.K[0, 0]), math.sqrt(4.0 * area / config.most_faces))
         vertices, faces, index = trimesh.remesh.subdivide_to_size(
             self.vertices, self.faces, edge, max_iter=20, return_index=True
@@ -213,6 +212,8 @@ def pose_model(
     textured: Textured,
     pose: Pose,
     config: SurfacesConfig = DEFAULTS,
+    *,
+    gain_only: bool = False,
 ) -> PoseModel | None:
     """Return what a frame states about a pose; None where the body is too small or beside the frame.
 
@@ -223,6 +224,7 @@ def pose_model(
         textured: the body.
         pose: camera_from_body.
         config: settings.
+        gain_only: leave out information and pull, which cost most of the time; they are empty then.
     """
     vertices = pose.apply(textured.vertices)
     box = _box(vertices, camera, config)
@@ -255,14 +257,15 @@ def pose_model(
         tint = (textured.tint - 1.0) * usual[textured.part]
         shown += [parts, parts + 1, parts + 2]
         target = target - _shares(vertices, *faces, camera, box, parts, config, tint)[parts:, near].T
-    slopes = []
-    for step in _steps(pose, vertices, camera, config):
+    steps = np.zeros((0, 6)) if gain_only else _steps(pose, vertices, camera, config)
+    slopes = np.empty((len(steps), len(shown), len(seen)))
+    for k, step in enumerate(steps):
         ahead, back = (
             _shares(pose.retract(s * step).apply(textured.vertices), *faces, camera, box, parts, config, tint)
             for s in (1.0, -1.0)
         )
-        slopes.append((ahead - back)[shown][:, near] / (2.0 * float(np.abs(step).max())))
-    return _solved(target, basis, np.stack(slopes), (middle, behind, seen - behind), len(seen_parts), config)
+        slopes[k] = (ahead - back)[shown][:, near] / (2.0 * float(np.abs(step).max()))
+    return _solved(target, basis, slopes, (middle, behind, seen - behind), len(seen_parts), config)
 
 
 def _solved(
@@ -294,8 +297,9 @@ def _solved(
     left = weighted @ jacobian  # [6, M, 3]
     free = weight[:, None] * (jacobian - basis.T @ (inverse @ left))
     scale = 1.0 / (noise**2 * config.same_px)
-    information = scale * free.reshape(6, -1) @ jacobian.reshape(6, -1).T
-    pull = scale * free.reshape(6, -1) @ off.ravel()
+    free = free.reshape(len(slopes), off.size)
+    information = scale * free @ jacobian.reshape(len(slopes), off.size).T
+    pull = scale * free @ off.ravel()
     cost = _cost(off, config) / config.same_px
     gain = _cost(changed, config) / config.same_px - cost
     return PoseModel(0.5 * (information + information.T), pull, gain, cost)
