@@ -1,4 +1,4 @@
-"""Draw evaluation.png: absolute error, drift over a second and rotation error over time."""
+"""Draw evaluation.png: absolute error, drift over a second or half of a shorter clip, and rotation error."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def plot_evaluation(
 ) -> None:
     """Write the image. truths: world positions [T, 3], quaternions [T, 4] and seen [T] by alignment name."""
     fig, (absolute, drift, rotation) = figure(3, "time in the clip (s)")
+    period_s = min(1.0, 0.5 * float(np.ptp(estimate.times_s)))
     for name, (positions, quats, seen) in truths.items():
         times = estimate.times_s[seen]
         kept = PoseLog(times, estimate.positions_m[seen], estimate.orientation_quat_wxyz[seen])
@@ -28,11 +29,11 @@ def plot_evaluation(
         absolute.plot(times, 1e3 * errors["position_m"], label=f"all, {name}", **style)
         if name == asked and camera_position is not None:
             absolute.plot(times, 1e3 * errors["lateral_m"], "k--", lw=0.9, label="sideways")
-        starts, relative = relative_errors(kept, positions[seen], quats[seen], 1.0)
+        starts, relative = relative_errors(kept, positions[seen], quats[seen], period_s)
         drift.plot(starts, 1e3 * relative, label=name, **style)
         rotation.plot(times, errors["rotation_deg"], label=name, **style)
     absolute.set_ylabel("position error (mm)")
-    drift.set_ylabel("drift over 1 s (mm)")
+    drift.set_ylabel(f"drift over {period_s:.2g} s (mm)")
     rotation.set_ylabel("rotation error (deg)")
     for axes in (absolute, drift, rotation):
         axes.set_ylim(bottom=0.0)
