@@ -115,18 +115,18 @@ def track_hinge(
     tried = [(small.finer(start, some), start) for start in every]
     report(0.2)
     tried.sort(key=lambda each: -each[0].gain)
-    others = [found for found, _ in tried]
-    others += [small.by_edges(start, some) for _, start in tried[: config.by_edges]]
+    found = [each for each, _ in tried]
+    found += [small.by_edges(start, some) for _, start in tried[: config.by_edges]]
     report(0.3)
-    best = max(others, key=lambda each: each.gain)
+    best = max(found, key=lambda each: each.gain)
     for start in rolled_starts(best.start, shape, mesh.vertices):
-        others += [small.finer(start, some), small.by_edges(start, some)]
-    best = max(others, key=lambda each: each.gain)
-    others += small.squared(best.start, some, principal_axes(mesh), shape.center)
-    best = max(others, key=lambda each: each.gain)
+        found += [small.finer(start, some), small.by_edges(start, some)]
+    best = max(found, key=lambda each: each.gain)
+    found += small.squared(best.start, some, principal_axes(mesh), shape.center)
+    best = max(found, key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
-    apart = [each.gain for each in others if axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad]
+    apart = [each.gain for each in found if axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad]
     rival = max(apart, default=0.0)
     descended = images.descended(start, margins, lambda share: report(0.4 + 0.5 * share))
     return replace(images.adjusted(descended, track), rival=rival / max(best.gain, 1e-9))
@@ -235,10 +235,10 @@ class HingeImages:
         for k in range(config.max_rounds):
             if k < 2 * len(margins_px) and k % 2 == 0:
                 cue = self._cue_of_surfaces(rows, hinge.poses(some), margins_px[k // 2])
-            settled, before = k >= 2 * len(margins_px), most
+            finest, before = k >= 2 * len(margins_px), most
             hinge, some, moved, most = self._longer_round(hinge, some, rows, cue)
             report((k + 1) / config.max_rounds)
-            if settled and (moved < config.still or most <= before):
+            if finest and (moved < config.still or most <= before):
                 break
         return HingeStart(hinge, start.angles + np.interp(every, rows, some - start.angles[rows]), start.agreement)
 
