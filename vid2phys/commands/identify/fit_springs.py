@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _STIFFNESS, _FRICTION = "k_e", "mu"
 _STARTS = 10.0 ** np.linspace(-1.0, 1.0, 7)  # times the stiffness that is given
-_SEARCH, _FINE = 0.2, 0.05  # of the longest stable step: they make the k_e of a thrown cube 5 % and 1 % too small
+_SEARCH, _FINE = 0.2, 0.05  # of the longest stable step, for two: the k_e of a thrown cube is 5 % and 1 % too small
 _TURN = 1e-6  # of tangents, for differences
 
 
