@@ -97,6 +97,26 @@ def test_the_stiffness_of_a_contact_comes_out(aside_m: float, monkeypatch: pytes
     assert solution.controls.shape == (len(TIMES_S) - 1, len(system.control_names))
 
 
+def test_the_first_frames_may_be_lost() -> None:
+    """Shooting begins with a tenth of the clip, of which nothing may be measured."""
+    mesh = cube()
+    system = ThrownBody(mesh)
+    states = thrown(system)
+    problem = seen(system, mesh, states, STIFFNESS)
+    visible = problem.observation.visible.copy()
+    visible[:6] = False
+    on_springs = system.on_springs(problem.parameters.vector)
+    parameters = Parameters(tuple(problem.parameters[name] for name in on_springs.parameters().names))
+    own = replace(problem, system=on_springs, parameters=parameters)
+    own = replace(own, observation=replace(own.observation, visible=visible))
+    found = springs._shot(own, system.to_principal(states), springs._SEARCH)
+    assert found is not None
+    std = float(np.sqrt(found.theta_covariance[0, 0]))
+    assert abs(np.log(found.parameters["k_e"].value / STIFFNESS)) < 3.0 * std
+    positions, quats = on_springs.body_pose(states[:0])
+    assert (positions.shape, quats.shape) == ((0, 3), (0, 4))
+
+
 def test_ends_that_fit_as_well_widen_the_interval() -> None:
     system = ThrownBody(cube())
     ends = [
