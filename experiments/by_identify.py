@@ -32,7 +32,7 @@ from vid2phys.geometry import (
 )
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import SymmetryGroup, coverage
-from vid2phys.risp.networks.articulated_bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
@@ -56,7 +56,7 @@ class Clip:
     def of(experiment: Experiment, footage: Footage, model: Model | None, start: Array | None = None) -> Clip:
         """Return the clip of the frames that are shown.
 
-        model: None for a rigid body that is tracked by its silhouette. start: where the fit of the unknown parameters
+        model: None for a body that is tracked by its silhouette. start: where the fit of the unknown parameters
         begins, in the paper's units, as by a wide `--prior`. Without it, the command begins where it does by itself,
         and fits no parameter of a body that is thrown. Raises Vid2PhysError as the command does.
         """
@@ -72,9 +72,8 @@ class Clip:
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
         if experiment.articulated is not None:
-            assert model is not None
             known = articulated_parameters(plan.system, given, asked, priors)
-            body = body_of_model(model, plan.system)
+            body = untrained_body(plan.system) if model is None else body_of_model(model, plan.system)
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
             return Clip(experiment, inputs, asked)
         thrown = plan.actions is None

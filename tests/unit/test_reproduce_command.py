@@ -12,7 +12,7 @@ import pytest
 from experiments import weights
 from experiments.bodies import entries
 from experiments.by_identify import Clip
-from experiments.experiments import Experiment
+from experiments.experiments import Experiment, unknown_of
 from experiments.filling import Form, fill
 from experiments.footage import Footage
 from experiments.identification import COMMAND, KNOWN_START, Case, Outcome, identify
@@ -30,7 +30,8 @@ def setting(tmp_path: Path) -> Setting:
 def case(name: str, start: list[float], tmp_path: Path, frames: int = 10) -> Case:
     """A case with black frames."""
     (entry,) = entries((name,))
-    experiment = Experiment.of(entry, tmp_path, np.array([6.0 if name.startswith("cube") else 3.0]), frames)
+    truth = np.full(len(unknown_of(name).names), unknown_of(name).truth)
+    experiment = Experiment.of(entry, tmp_path, truth, frames)
     camera = experiment.camera
     black = np.zeros((len(experiment.shown), camera.height, camera.width, 3), np.uint8)
     return Case(experiment, Footage(black, black[0]), np.array(start), 0)
@@ -48,6 +49,11 @@ def test_a_fit_begins_where_it_is_told_and_knows_the_rest(tmp_path: Path) -> Non
     assert all(parameters[name].value == truth[name].value for name in ("mass", "k_d", "k_f", "mu", "gravity"))
     assert clip.inputs.untrained is not None  # no model: it is tracked by its silhouette
     assert Clip.of(told.experiment, told.footage, None).asked == ()
+    hand = case("hand", [0.5] * 5, tmp_path)
+    assert hand.footage is not None
+    by_silhouette = Clip.of(hand.experiment, hand.footage, None, hand.start).inputs
+    assert by_silhouette.model is None
+    assert by_silhouette.body is not None
 
 
 def test_too_few_frames_are_refused_as_by_the_command(tmp_path: Path) -> None:
