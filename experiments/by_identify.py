@@ -1,23 +1,26 @@
 """Run the pipeline of `vid2phys identify` on a filmed experiment.
 
-Camera, mesh, actions and all parameters but the unknown ones are known; the body's place and first state are not.
+Camera, mesh, actions and all parameters but the unknown ones are known; the body's place and first state are not. A
+body without a shipped model is tracked by its silhouette, as the command does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from experiments.experiments import Experiment
 from experiments.footage import Footage
-from vid2phys.commands.fit_parameters import articulated_parameters, fixed_parameters
+from vid2phys.commands.fit_parameters import NO_PRIORS, articulated_parameters, fixed_parameters
 from vid2phys.commands.identify import fit_articulated, pipeline
-from vid2phys.commands.identify.config import FitOptions
-from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
+from vid2phys.commands.identify.inputs import LEAST_FRAMES, Inputs
 from vid2phys.commands.priors import Priors
 from vid2phys.commands.system_choice import filmed_system
+from vid2phys.errors import InputError
 from vid2phys.geometry import (
     Pose,
     angle_between,
@@ -29,7 +32,8 @@ from vid2phys.geometry import (
 )
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import SymmetryGroup, coverage
-from vid2phys.risp.networks.articulated_bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
+from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
 from vid2phys.solvers.cramer_rao import noisy
@@ -37,32 +41,56 @@ from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.track import Track
 from vid2phys.types import Actions, Array, PoseLog, Result
 
+_WIDE = 1e3  # standard deviation of a prior that only says where a fit begins, over its mean
+
 
 @dataclass(frozen=True)
 class Clip:
-    """A filmed experiment as a user of `identify` has it."""
+    """A filmed experiment as a user of `identify` has it. asked: names of the parameters that are fitted."""
 
     experiment: Experiment
     inputs: Inputs
+    asked: tuple[str, ...]
 
     @staticmethod
-    def of(experiment: Experiment, footage: Footage, model: Model) -> Clip:
-        """Of the frames that are shown."""
-        plan, asked = experiment.plan, _asked(experiment)
+    def of(experiment: Experiment, footage: Footage, model: Model | None, start: Array | None = None) -> Clip:
+        """Return the clip of the frames that are shown.
+
+        model: None for a body that is tracked by its silhouette. start: where the fit of the unknown parameters
+        begins, in the paper's units, as by a wide `--prior`. Without it, the command begins where it does by itself,
+        and fits no parameter of a body that is thrown. Raises Vid2PhysError as the command does.
+        """
+        plan, asked, priors = experiment.plan, _asked(experiment), NO_PRIORS
+        if start is not None:
+            asked = plan.unknown.names
+            begin = zip(asked, plan.unknown.to_si(start).tolist(), strict=True)
+            priors = Priors({name: (value, _WIDE * value) for name, value in begin})
         clip = footage.clip(plan.times_s[experiment.shown])
+        if len(clip.times_s) < LEAST_FRAMES:
+            raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         camera, pose = experiment.camera, np.asarray(experiment.camera.camera_to_world)
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
         if experiment.articulated is not None:
-            known = articulated_parameters(plan.system, given, asked, Priors())
-            body = body_of_model(model, plan.system)
+            known = articulated_parameters(plan.system, given, asked, priors)
+            body = untrained_body(plan.system) if model is None else body_of_model(model, plan.system)
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
-            return Clip(experiment, inputs)
-        system = plan.system if asked else filmed_system(plan.system.name, experiment.mesh, actions)
+            return Clip(experiment, inputs, asked)
+        thrown = plan.actions is None
+        system = filmed_system(plan.system.name, experiment.mesh, actions, asked) if thrown else plan.system
         given = {name: value for name, value in given.items() if name in system.parameters().names}
-        known = fixed_parameters(system, mass_properties(experiment.mesh), given, asked, actions)
-        model = model.scaled(experiment.scale)
-        return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()))
+        known = fixed_parameters(system, mass_properties(experiment.mesh), given, asked, actions, priors)
+        inputs = Inputs(clip, experiment.mesh, camera, pose, system, actions, None, known, ())
+        if model is None:
+            untrained = shape_of(experiment.mesh, system.name)
+            return Clip(experiment, replace(inputs, untrained=untrained), asked)
+        return Clip(experiment, replace(inputs, model=model.scaled(experiment.scale)), asked)
+
+    def solved(self) -> Result:
+        """Return what the command makes of the clip, from its frames. Raises Vid2PhysError as the command does."""
+        config = IdentifyConfig(clip=Path(self.inputs.clip.name), camera=Path("camera.yaml"), fit=self.asked)
+        several, tracks = pipeline.track_all([self.inputs], config)
+        return pipeline.solve(several, tracks, config)
 
     def tracked(self) -> Track | ConfigurationTrack:
         """Return the track of the body. Raises InputError when the body is found in no frame."""
@@ -70,8 +98,7 @@ class Clip:
 
     def identified(self, tracked: Track | ConfigurationTrack, *, refine: bool = True) -> Result:
         """Return the result of the user's pipeline, with intervals. refine: by the clip's pixels."""
-        options = FitOptions(fit=_asked(self.experiment), refine=refine)
-        return pipeline.solve([self.inputs], [tracked], options)
+        return pipeline.solve([self.inputs], [tracked], FitOptions(fit=self.asked, refine=refine))
 
     def with_drawn_errors(
         self, tracked: Track | ConfigurationTrack, rng: np.random.Generator
@@ -111,11 +138,11 @@ class Clip:
         return inside / len(quats)
 
 
-def intervals_of(experiment: Experiment, result: Result) -> tuple[Array, Array]:
-    """Estimates [U] and 95 % intervals [U, 2] of what was asked for, in the paper's units."""
+def intervals_of(clip: Clip, result: Result) -> tuple[Array, Array]:
+    """Return estimates [U] and 95 % intervals [U, 2] of what was asked for, in the paper's units."""
     found = {estimate.name: estimate for estimate in result.parameters}
-    asked = [found[name] for name in _asked(experiment)]
-    unknown = experiment.plan.unknown
+    asked = [found[name] for name in clip.asked]
+    unknown = clip.experiment.plan.unknown
     values = np.array([estimate.value for estimate in asked])
     ends = np.array([estimate.ci95 for estimate in asked]).reshape(-1, 2)
     with np.errstate(divide="ignore"):

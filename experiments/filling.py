@@ -6,17 +6,17 @@ A network that is missing is trained first. Limits: a body whose mesh is missing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments import footage
-from experiments.bodies import entries
+from experiments.bodies import Entry, entries
 from experiments.result_cache import Cell, Rows, assembled, duration, missing_row
 from experiments.table import Setting, Table
 from experiments.weights import Source, source_of
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, UsageError
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Form:
     methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
     those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
     rows as an image. label_key: what rows call the label. title: what the row of an empty cell calls its method.
+    source: of a method's network. versions: of single methods, in place of `version`.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Form:
     draw: Callable[[Rows, Path], None]
     label_key: str = "label"
     title: Callable[[Cell], str] = lambda cell: cell.method
+    source: Callable[[str, Entry, Setting], Source] = source_of
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 def fill(form: Form, setting: Setting) -> Table:
@@ -49,11 +52,11 @@ def fill(form: Form, setting: Setting) -> Table:
         if not cell.is_asked or cell.rows() is not None:
             continue
         setting.progress.note(cell.name)
-        if source_of(cell.method, cell.entry, setting).training_s:  # no cell before has trained it
+        if form.source(cell.method, cell.entry, setting).training_s:  # no cell before has trained it
             setting.progress.note(_first_trains(source))
         try:
             cell.keep(form.rows(cell, source))
-        except InputError as error:
+        except (InputError, UsageError) as error:
             reasons[cell.path] = str(error)
 
     def empty(cell: Cell) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
     for entry in entries():
         for label in form.labels:
             for method in form.methods:
-                source = source_of(method, entry, setting)
-                version = f"{form.version} {footage.VERSION} {source.digest}"
+                source = form.source(method, entry, setting)
+                version = f"{form.versions.get(method, form.version)} {footage.VERSION} {source.digest}"
                 found.append((Cell(form.name, entry, method, None, setting, label, version=version), source))
     return found

@@ -1,9 +1,10 @@
-"""Identify parameters for RISP's table 2 by one method: from a video, forces and the first state.
+"""Identify parameters for RISP's table 2 by one method: from a video and forces.
 
-The papers' methods move parameters by RMSProp as RISP does, in the paper's units. Our method detects keypoints and
-descends by Levenberg and Marquardt, from the best of starts about the given one.
+`ours` is the user's command, which is not given the first state. The papers' methods move parameters by RMSProp as RISP
+does, in the paper's units. `ours-known-start` detects keypoints and descends by Levenberg and Marquardt, from the best
+of starts about the given one.
 
-Limits: the first state is known, and fits have no prior.
+Limits: all methods but the command are given the first state. Their fits have no prior.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.by_identify import Clip, intervals_of
 from experiments.experiments import Experiment
 from experiments.footage import Footage
 from experiments.method_inputs import observation_of, scene_of, views_of
@@ -28,9 +30,11 @@ from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.network_outputs import of_model, of_state_model
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.hypotheses import named
-from vid2phys.types import Array, Observation
+from vid2phys.types import Array, Observation, Status
 
 Network = Model | StateModel | None
+COMMAND, KNOWN_START = "ours", "ours-known-start"
+"""What the user's command finds, and what our model and optimiser find where the first state is given."""
 LOSSES = {
     "pixel": "pixel",
     "perceptual": "perceptual",
@@ -45,11 +49,14 @@ _ANGLE_RAD = 1.0  # that counts as much as the body's radius where true states a
 
 @dataclass(frozen=True)
 class Outcome:
-    """values: of the unknowns, the paper's numbers. failure: why they are those of the start, or None."""
+    """values: of the unknowns, the paper's numbers. failure: why they are those of the start, or None. ends: [U, 2] of
+    the 95 % intervals, and status: as the command states them, None of other methods and of failures."""
 
     values: Array
     seconds: float
     failure: str | None = None
+    ends: Array | None = None
+    status: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,30 @@ class Case:
 
 
 def identify(case: Case, method: str, network: Network) -> Outcome:
-    """Return what a method makes of a case."""
+    """Return what a method makes of a case. Raises Vid2PhysError where the command does not take it."""
+    if method == COMMAND:
+        assert network is None or isinstance(network, Model)
+        return by_command(case, network)
     return attempt(lambda: _values(case, method, network), case.start)
+
+
+def by_command(case: Case, model: Model | None) -> Outcome:
+    """Return what `vid2phys identify` makes of a case. It is given neither the place of the body nor its first state.
+
+    Raises Vid2PhysError where the command does not take the case: unknowns that it does not fit, too few frames.
+    """
+    assert case.footage is not None
+    began = time.monotonic()
+    clip = Clip.of(case.experiment, case.footage, model, case.start)
+    try:
+        result = clip.solved()
+    except Vid2PhysError as error:
+        return Outcome(case.start, time.monotonic() - began, str(error))
+    seconds = time.monotonic() - began
+    if result.status is Status.LOST:
+        return Outcome(case.start, seconds, result.message)
+    values, ends = intervals_of(clip, result)
+    return Outcome(values, seconds, None, ends, result.status.key)
 
 
 def attempt(work: Callable[[], Array], start: Array) -> Outcome:

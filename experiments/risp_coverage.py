@@ -147,7 +147,7 @@ class Bench:
     def _from_pixels(self, index: int) -> Trial:
         def found() -> tuple[Clip, Result]:
             clip = self._clip(index)
-            return clip, clip.identified(clip.tracked())
+            return clip, clip.solved()
 
         return _judged(found)
 
@@ -222,7 +222,7 @@ def _judged(work: Callable[[], tuple[Clip, Result]]) -> Trial:
     if result.status is Status.LOST:
         return Trial(failure=result.message)
     truth = clip.experiment.truth
-    values, ends = intervals_of(clip.experiment, result)
+    values, ends = intervals_of(clip, result)
     errors, stated = values - truth[: len(values)], (ends[:, 1] - ends[:, 0]) / (2.0 * _STATED)
     contained = (ends[:, 0] <= truth[: len(values)]) & (truth[: len(values)] <= ends[:, 1])
     return Trial(

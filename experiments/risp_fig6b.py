@@ -12,14 +12,16 @@ from typing import Any
 
 from experiments.experiments import unknown_of
 from experiments.filling import Form, fill
+from experiments.identification import COMMAND, KNOWN_START
 from experiments.panels import draw_panels
 from experiments.result_cache import Cell, Rows
-from experiments.risp_table2 import Bench
+from experiments.risp_table2 import COMMAND_VERSION, Bench, source_for
 from experiments.table import Setting, Table
 from experiments.weights import Source
+from vid2phys.commands.identify.inputs import LEAST_FRAMES
 
 NAME = "risp-fig6b"
-METHODS = ("paper-no-grad", "paper", "ours-no-grad", "ours", "oracle", "oracle-newton")
+METHODS = ("paper-no-grad", "paper", "ours-no-grad", KNOWN_START, COMMAND, "oracle", "oracle-newton")
 FRAMES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "every frame": lambda count: tuple(range(count)),
     "every 5th": lambda count: tuple(range(0, count, 5)),
@@ -30,8 +32,9 @@ VERSION = 2  # raise when rows are made in another way
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
 _NOTES = [
     "Errors of `risp-table2` with the paper's truth, by which frames methods are shown (`frames`). The first state is "
-    "known, and the first frame tells what colours the body has. Oracles see true positions and angles of the frames "
-    "that are shown.",
+    "given to all methods but `ours`, and the first frame tells what colours the body has. Oracles see true positions "
+    f"and angles of the frames that are shown. `{COMMAND}` is `vid2phys identify`, which takes clips of {LEAST_FRAMES} "
+    "frames or more.",
     "The motions are ours, since the paper publishes none: no figure of the paper's belongs beside these, and `paper` "
     "is empty. Which of its tasks the paper's own figure shows was not to be had for certain.",
     "Between two frames far apart a body that looks the same in several orientations may be taken for another of them.",
@@ -54,6 +57,8 @@ def run(setting: Setting) -> Table:
         draw=draw,
         label_key="frames",
         title=_title,
+        source=source_for,
+        versions={COMMAND: COMMAND_VERSION},
     )
     return fill(form, setting)
 

@@ -137,4 +137,5 @@ def _cell(rows: list[dict[str, Any]], metric: str) -> str:
     if found is None:
         return ""
     paper = f" (paper {found['paper']:g})" if found["paper"] is not None else ""
-    return f"{found['value']:.3g}{paper}"
+    half_width = f" +- {found['half_width']:.2g}" if found.get("half_width") is not None else ""
+    return f"{found['value']:.3g}{half_width}{paper}"

@@ -27,7 +27,7 @@ from vid2phys.io.files import sha256
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
 
-_NETWORK_OF = {"perceptual": "ours"}
+_NETWORK_OF = {"perceptual": "ours", "ours-known-start": "ours"}
 """Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
 
 
@@ -54,12 +54,22 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
         return Source(recipe)
-    if name == "ours":
-        for place in MODEL_PLACES:
-            if (place / entry.model / "fine.safetensors").is_file():
-                return Source(recipe, place / entry.model)
+    folder = _own_model(entry) if name == "ours" else None
+    if folder is not None:
+        return Source(recipe, folder)
     there = _is_trained(recipe, setting.work / entry.name)
     return Source(recipe, training_s=0.0 if there else training_seconds(recipe, entry.view_size))
+
+
+def source_of_command(entry: Entry) -> Source:
+    """Return the model that the user's command takes: the body's own where there is one, else none."""
+    return Source(None, _own_model(entry))
+
+
+def _own_model(entry: Entry) -> Path | None:
+    """Return the folder of the body's own model, None where there is none."""
+    folders = (place / entry.model for place in MODEL_PLACES)
+    return next((folder for folder in folders if (folder / "fine.safetensors").is_file()), None)
 
 
 def _is_trained(recipe: Recipe, folder: Path) -> bool:
@@ -76,10 +86,10 @@ def _is_trained(recipe: Recipe, folder: Path) -> bool:
 
 def load(source: Source, adapter: BodyAdapter, setting: Setting) -> Model | StateModel | None:
     """Return the network, trained if it is not there. Raises InputError for a model of another shape."""
-    if source.recipe is None:
-        return None
     if source.folder is not None:
         return model_in(source.folder, adapter)
+    if source.recipe is None:
+        return None
     recipe, _ = with_learning_rate(adapter, source.recipe, setting)
     learnt = train(adapter, recipe, setting)
     return state_model(adapter, learnt) if recipe.is_paper else adapter.model(learnt)

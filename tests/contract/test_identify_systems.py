@@ -179,10 +179,10 @@ def test_a_mesh_too_many_is_refused(
 
 def test_what_a_free_body_does_not_show_is_refused_with_what_would(tmp_path: Path) -> None:
     cube = ROOT / "samples" / "cube" / "cube.obj"
-    files = film(systems.get("rigid_contact").for_clip(load_mesh(cube)), tmp_path)
+    files = film(systems.get("quadrotor"), tmp_path)
     inputs = files["clip.mp4"], cube, files["camera.yaml"]
-    with pytest.raises(UsageError, match=r"--fit k_e: no effect .* k_e needs a contact that lasts several frames"):
-        identify(*inputs, system="rigid_contact", fit=("k_e",), out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"--fit arm_length: no effect .* arm_length needs"):
+        identify(*inputs, system="quadrotor", fit=("arm_length",), out=tmp_path / "run")
 
 
 def test_a_subclass_of_rigid_bodies_is_seen_by_default() -> None:

@@ -109,7 +109,7 @@ def test_drawn_errors_are_found_as_identify_finds_them(tmp_path: Path) -> None:
     truth = np.nan_to_num(noisy.observation.bearings)
     assert np.abs(truth).max() > 0.0
     result = clip.identified(noisy, refine=False)
-    values, ends = intervals_of(clip.experiment, result)
+    values, ends = intervals_of(clip, result)
     assert ends[0, 0] < clip.experiment.truth[0] < ends[0, 1]
     assert abs(values[0] - clip.experiment.truth[0]) < 0.02
     held = clip.pose_coverage(result)
@@ -133,15 +133,15 @@ def test_poses_of_a_plain_cube_are_judged_up_to_its_turns(tmp_path: Path) -> Non
     assert again is not None
     assert held > 0.8
     assert again == pytest.approx(held, abs=0.1)
-    assert intervals_of(clip.experiment, result)[0].size == 0
+    assert intervals_of(clip, result)[0].size == 0
 
 
 @pytest.mark.slow
 def test_intervals_are_in_the_papers_units(tmp_path: Path) -> None:
-    experiment = drawn("rod", tmp_path)
+    clip = Clip(drawn("rod", tmp_path), None, ("young_modulus",))  # type: ignore[arg-type]
     estimate = Estimate("young_modulus", "Pa", 1e5, (1e4, 1e6), True)
     result = Result(Status.CONVERGED, "", "rod", (estimate,), None, None, None, None, {"notes": []})  # type: ignore[arg-type]
-    values, ends = intervals_of(experiment, result)
+    values, ends = intervals_of(clip, result)
     assert values == pytest.approx([5.0])
     assert ends == pytest.approx(np.array([[4.0, 6.0]]))
 

@@ -18,12 +18,13 @@ def test_the_page_shows_it() -> None:
     assert shown == summary(RESULTS)
 
 
-def _last_line(folder: Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Cells of the summary's last line, of results that hold rows of table 2 alone."""
+def _cells(folder: Path, rows: list[dict[str, Any]], title: str) -> list[str]:
+    """Cells of the summary's line of this title, of results that hold rows of table 2 alone."""
     for task in TASKS:
         (folder / f"{task.table}.json").write_text('{"rows": []}')
     (folder / "risp-table2.json").write_text(json.dumps({"rows": rows}))
-    return [cell.strip() for cell in summary(folder).splitlines()[-1].strip("|").split("|")]
+    (line,) = [line for line in summary(folder).splitlines() if line.startswith(f"| [{title}]")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def _row(method: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
@@ -32,23 +33,20 @@ def _row(method: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("ours", "bound", "met"), [(0.9, 0.1, "yes"), (1.1, 0.1, "no"), (1.1, 0.8, "yes")])
 def test_identification_is_aimed_at_a_tenth_or_the_bound(tmp_path: Path, ours: float, bound: float, met: str) -> None:
+    """The bound is that of a known first state, of the command's line too."""
     rows = [
         _row("ours", "log10_E_error", 7.0, configuration="sun"),  # of some images only
-        _row("ours", "log10_E_error", ours, bound=bound),
+        _row("ours", "log10_E_error", ours),
+        _row("ours-known-start", "log10_E_error", 0.5, bound=bound),
         _row("paper", "log10_E_error", 10.0, converged=False),
         _row("pixel", "log10_E_error", 20.0),
     ]
-    assert _last_line(tmp_path, rows)[1:] == [
-        "rod",
-        "log10 E",
-        f"{ours:.2g}",
-        "10*",
-        "20",
-        f"{max(1.0, 1.5 * bound):.2g}",
-        met,
-    ]
+    aim = f"{max(1.0, 1.5 * bound):.2g}"
+    assert _cells(tmp_path, rows, "identification")[1:] == ["rod", "log10 E", f"{ours:.2g}", "10*", "20", aim, met]
+    known = _cells(tmp_path, rows, "the same from a known first state")
+    assert known[1:] == ["rod", "log10 E", "0.5", "10*", "20", aim, "yes"]
 
 
 def test_wall_times_are_aimed_at_a_tenth_of_those_by_pixels(tmp_path: Path) -> None:
     rows = [_row(method, "identification_s", value) for method, value in (("ours", 3), ("paper", 7), ("pixel", 138))]
-    assert _last_line(tmp_path, rows)[1:] == ["rod", "s", "3", "7", "138", "14", "yes"]
+    assert _cells(tmp_path, rows, "wall time of it")[1:] == ["rod", "s", "3", "7", "138", "14", "yes"]

@@ -61,3 +61,19 @@ def test_nothing_is_found_where_the_body_is_not(printed: Mesh) -> None:
     assert features is not None
     assert features.detect((255.0 * wall()).astype(np.uint8), CAMERA) is None
     assert TextureFeatures.of(box_mesh()) is None
+
+
+def test_samples_that_one_solver_refuses_go_to_another(printed: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQPnP stops OpenCV on samples of points that coincide."""
+    features, solve = TextureFeatures.of(printed), cv2.solvePnPRansac
+    assert features is not None
+
+    def picky(*arguments: object, flags: int, **more: object) -> object:
+        if flags == cv2.SOLVEPNP_SQPNP:
+            raise cv2.error("++num_null_vectors_ <= 6")
+        return solve(*arguments, flags=flags, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(cv2, "solvePnPRansac", picky)
+    found = features.detect(photograph(printed, POSE), CAMERA)
+    assert found is not None
+    assert np.degrees(np.linalg.norm(POSE.step_to(found[0])[:3])) < 2.0

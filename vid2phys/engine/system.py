@@ -71,7 +71,7 @@ class Capabilities:
     without_effect: tuple[str, ...] = ()
     """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
     of_impacts: tuple[str, ...] = ()
-    """Parameters of contact that are fitted by rollouts through impacts (`solvers.impacts`), after the smoothing."""
+    """Parameters of contact that are fitted by rollouts after the smoothing (`fit_impacts`, `fit_springs`)."""
     inputs: tuple[InputKind, ...] = ()
     """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
     balanced: bool = True

@@ -249,9 +249,9 @@ class IdentifyConfig(
             return
         if self.resamples < LEAST_RESAMPLES:
             raise UsageError(f"--resamples {self.resamples}", f"{LEAST_RESAMPLES} or more", "leave it out for 20")
-        from vid2phys.engine.systems.rigid_contact import OF_CONTACT
+        from vid2phys.engine.systems.rigid_contact import OF_CONTACT, OF_SPRINGS
 
-        of_impacts = {*OF_CONTACT, "ground"} & set(self.fit)
+        of_impacts = {*OF_CONTACT, *OF_SPRINGS, "ground"} & set(self.fit)
         flies = self.shape is not None and self.robot is None
         if flies and (len(self.clips) > 1 or self.method != "smoothing" or of_impacts):
             got = "--intervals bootstrap with several clips, another solver or impacts"

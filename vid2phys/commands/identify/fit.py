@@ -23,6 +23,7 @@ from vid2phys.commands.identify.fit_impacts import (
     impacts_solution,
     without_contact,
 )
+from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
@@ -126,6 +127,10 @@ def estimate(
     if start is None:
         return lost(inputs, tracked)
     solution, descent = smoothing.solution(start.fitted), None
+    if fits_springs(options):
+        problem, springs, notes = fit_springs(inputs, start.problem, solution, options, progress)
+        start = replace(start, problem=problem, notes=(*start.notes, *notes))
+        return conclude(inputs, tracked, start, springs, options, smoothed=solution)
     if fits_contact(inputs, options):
         problem, fitted = fit_impacts(inputs, start.problem, solution, options, progress)
         return conclude_impacts(inputs, tracked, replace(start, problem=problem), fitted, options)

@@ -66,13 +66,16 @@ def fit_impacts(
     Raises:
         UsageError: for parameters that are not fitted together with contact.
     """
-    from vid2phys.engine.systems.rigid_contact import ThrownBody
+    from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, ThrownBody
     from vid2phys.solvers import impacts
     from vid2phys.solvers.camera_parameters import NAMES
     from vid2phys.solvers.frame_poses import FramePoses
 
     system = problem.system
     assert isinstance(system, ThrownBody)
+    of_springs = [name for name in options.fit if name in OF_SPRINGS]
+    if of_springs:
+        raise UsageError(f"--fit {','.join(of_springs)} of several clips", "one clip", "fit the clips one by one")
     if options.method != "smoothing":
         raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
     of_camera = [name for name in options.fit if name in NAMES]

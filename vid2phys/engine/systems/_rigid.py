@@ -140,8 +140,8 @@ def _numbered(names: tuple[tuple[str, str], ...], count: int) -> tuple[str, ...]
 
 def _split(rows: Array, size: int) -> Array:
     rows = np.asarray(rows, dtype=float)
-    return rows.reshape(*rows.shape[:-1], -1, size)
+    return rows.reshape(*rows.shape[:-1], rows.shape[-1] // size, size)
 
 
 def _join(bodies: Array) -> Array:
-    return bodies.reshape(*bodies.shape[:-2], -1)
+    return bodies.reshape(*bodies.shape[:-2], bodies.shape[-2] * bodies.shape[-1])

@@ -1,6 +1,6 @@
 """Rigid bodies that touch planes and each other: compliant contact with relaxed Coulomb friction.
 
-`ThrownBody` is what `identify` fits to a clip: rigid contact with a plane, by restitution and friction.
+`ThrownBody` is what `identify` fits to a clip: rigid contact with a plane, by restitution and friction, or by springs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_POINTS = 256  # of a body from a file
 _PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see `longest_step_s`
 OF_GROUND = ("ground_height", "ground_tilt_x", "ground_tilt_y")
 OF_CONTACT = ("mu", "restitution", "rolling_friction", *OF_GROUND)
-_COMPLIANT = ("k_e", "k_d", "k_f")
+OF_SPRINGS = ("k_e", "k_d", "k_f")
 GRAVITY_M_S2 = 9.81
 _CLIP_EXCITED_BY = {
     "mass": "a recorded force on the body: a throw looks the same with any mass",
@@ -54,7 +54,7 @@ _CLIP_EXCITED_BY = {
     "rolling_friction": "a ball that rolls until it slows down",
     "ground": "impacts, or a body that comes to rest",
     "gravity": "free flight at a known size",
-    **dict.fromkeys(_COMPLIANT, "a contact that lasts several frames, in recorded states (fit-recording)"),
+    **dict.fromkeys(OF_SPRINGS, "a contact that lasts about a frame or longer"),
 }
 
 
@@ -144,7 +144,7 @@ class RigidContact(RigidBodies):
         )
 
     def for_clip(self, mesh: Mesh) -> RigidContact:
-        """See `System.for_clip`: rigid contact with a plane in place of springs.
+        """See `System.for_clip`: contact with a plane, by the law of impact or by springs.
 
         Its inertia is set from the mesh, whose axes and origin are those of the state.
         """
@@ -416,7 +416,8 @@ class ThrownBody(RigidContact):
     Parameters beside those of `RigidContact`: `restitution` e (normal speed after over normal speed before an impact,
     at each touching point), `mu` (friction, static and kinetic), `rolling_friction` (of a ball, torque over normal
     force and radius), and the plane: `ground_height` (m) above the world's origin, `ground_tilt_x`, `ground_tilt_y`
-    (rad, rotations about the world's x and y). k_e, k_d, k_f have no effect.
+    (rad, rotations about the world's x and y). k_e, k_d, k_f are those of the same body `on_springs`, and have no
+    effect here.
 
     The points that touch are the corners of the mesh's convex hull, or a ball. Source of the laws: Moreau (1988), see
     `kernels.impacts_cpu`.
@@ -438,8 +439,8 @@ class ThrownBody(RigidContact):
             super().capabilities,
             scene=(*OF_CONTACT, "gravity"),
             excited_by=_CLIP_EXCITED_BY,
-            without_effect=_COMPLIANT,
-            of_impacts=OF_CONTACT,
+            without_effect=(),
+            of_impacts=(*OF_CONTACT, *OF_SPRINGS),
             groups={"ground": OF_GROUND},
         )
 
@@ -480,7 +481,7 @@ class ThrownBody(RigidContact):
 
         count, intervals = lengths_s.shape
         states, events = np.empty((count, intervals + 1, 13)), np.zeros((count, intervals, kernel.EVENTS))
-        inputs = self._to_principal(starts), lengths_s, self.shape.points
+        inputs = self.to_principal(starts), lengths_s, self.shape.points
         given = self._columns(parameters), np.ascontiguousarray(slack, dtype=float)
         begin, lengths, points = map(np.ascontiguousarray, inputs)
         kernel.rollouts(begin, lengths, points, self.shape.radius, *given, states, events)  # type: ignore[call-arg]
@@ -493,11 +494,19 @@ class ThrownBody(RigidContact):
             events[..., kernel.IMPACTS],
             events[..., kernel.SLIDING],
         )
-        return self._from_principal(states), contacts
+        return self.from_principal(states), contacts
+
+    def on_springs(self, parameters: Array) -> RigidContact:
+        """Return the body with springs of contact in place of the law of impact, over the plane of parameters [P].
+
+        Its states are those of the centre of mass and the principal axes (`to_principal`).
+        """
+        normal, offset = plane(self._named(parameters))
+        return RigidContact((self.shape,), ((*normal, float(offset)),), has_actions=False)
 
     def clearance_m(self, states: Array, parameters: Array) -> Array:
         """Return the height [...] of the lowest point of the body above the plane, of states [..., 13]."""
-        principal = self._to_principal(states)
+        principal = self.to_principal(states)
         normal, offset = plane(dict(zip(self.parameters().names, parameters, strict=True)))
         points = self.shape.points @ np.swapaxes(geometry.matrix_from_quat(principal[..., 3:7]), -1, -2)
         return np.asarray((points @ normal).min(axis=-1) + principal[..., :3] @ normal - offset - self.shape.radius)
@@ -516,7 +525,7 @@ class ThrownBody(RigidContact):
         columns[:, kernel.INERTIA] = own if np.array_equal(self.shape.axes, np.eye(3)) else self.shape.inertia_per_mass
         return columns
 
-    def _to_principal(self, states: Array) -> Array:
+    def to_principal(self, states: Array) -> Array:
         """Return states [..., 13] of the mesh's origin and axes as those of the centre of mass and principal axes."""
         origin, axes, out = self.shape.origin, self.shape.axes, np.array(states, dtype=float)
         out[..., :3] += geometry.rotate(states[..., 3:7], np.broadcast_to(origin, out[..., :3].shape))
@@ -525,8 +534,8 @@ class ThrownBody(RigidContact):
         out[..., 10:13] = states[..., 10:13] @ axes
         return np.ascontiguousarray(out)
 
-    def _from_principal(self, states: Array) -> Array:
-        """Return what `_to_principal` was given."""
+    def from_principal(self, states: Array) -> Array:
+        """Return the states that `to_principal` was given."""
         origin, axes, out = self.shape.origin, self.shape.axes, np.array(states, dtype=float)
         out[..., 3:7] = geometry.quat_multiply(states[..., 3:7], geometry.quat_conjugate(self._principal))
         out[..., 10:13] = states[..., 10:13] @ axes.T

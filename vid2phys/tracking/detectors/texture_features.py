@@ -118,23 +118,41 @@ class TextureFeatures:
         sound = np.isfinite(bearings).all(axis=1)
         bearings, points = bearings[sound], points[sound]
         focal = float(np.sqrt(camera.K[0, 0] * camera.K[1, 1]))
-        ok, rotvec, translation, inliers = cv2.solvePnPRansac(
-            points,
-            bearings,
-            np.eye(3),
-            None,
-            iterationsCount=self.config.rounds,
-            reprojectionError=self.config.inlier_px / focal,
-            flags=cv2.SOLVEPNP_SQPNP,
-        )
-        if not ok or inliers is None or len(inliers) < self.config.min_inliers:
+        first_rotvec, first_place, kept = self._consensus(points, bearings, self.config.inlier_px / focal)
+        if len(kept) < self.config.min_inliers:
             return None
-        kept = inliers[:, 0]
-        rotvec, translation = cv2.solvePnPRefineLM(points[kept], bearings[kept], np.eye(3), None, rotvec, translation)
+        rotvec, translation = cv2.solvePnPRefineLM(
+            points[kept], bearings[kept], np.eye(3), None, first_rotvec, first_place
+        )
         if not translation[2, 0] > self.radius_m:
             return None
         rotation = np.asarray(cv2.Rodrigues(rotvec)[0], dtype=float)
         return Pose(rotation, np.asarray(translation[:, 0], dtype=float)), len(kept)
+
+    def _consensus(self, points: Array, bearings: Array, error: float) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Return rotation vector and translation [3, 1] by RANSAC, and the inliers, none where nothing agrees.
+
+        SQPnP refuses some samples of points that coincide; EPnP takes its place there.
+        """
+        import cv2
+
+        for method in (cv2.SOLVEPNP_SQPNP, cv2.SOLVEPNP_EPNP):
+            try:
+                ok, rotvec, translation, inliers = cv2.solvePnPRansac(
+                    points,
+                    bearings,
+                    np.eye(3),
+                    None,
+                    iterationsCount=self.config.rounds,
+                    reprojectionError=error,
+                    flags=method,
+                )
+            except cv2.error:
+                continue
+            if ok and inliers is not None:
+                return np.asarray(rotvec, float), np.asarray(translation, float), np.asarray(inliers[:, 0], np.int64)
+            break
+        return np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(0, dtype=np.int64)
 
     def _matches(self, pixels: Array, described: NDArray[np.float32]) -> tuple[Array, Array]:
         """Return pixels [M, 2] and places [M, 3] of matches; others on the surface are farther by the ratio."""
