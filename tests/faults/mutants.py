@@ -66,7 +66,7 @@ _OPERATORS = (
 )
 _GUARD, _SMALL_CHANGE, _SMALL_TUNING = 1e-6, 0.05, 0.2
 _NOT_JUDGED = re.compile(r"(\w*Error|doubt|warning|Note|dataclass)$")
-_BUDGET_S, _START_S, _SLOWER = 60.0, 120.0, 3.0
+_BUDGET_S, _START_S, _SLOWER = 30.0, 120.0, 3.0
 _MEMORY = 12 << 30
 
 Position = tuple[int, int]
@@ -160,16 +160,16 @@ def _span(node: ast.AST) -> tuple[Position, Position]:
 
 
 def draw(root: Path, seed: int, count: int) -> list[Mutant]:
-    """Return `count` mutants on random lines; each package has its share by lines."""
-    chance = random.Random(seed)
+    """Return `count` mutants on random lines, in random order; each package has its share by lines."""
     lines = {name: _lines(root, name) for name in PACKAGES}
     total = sum(map(len, lines.values()))
     drawn: list[Mutant] = []
     for name in PACKAGES:
-        wanted = round(count * len(lines[name]) / total)
+        chance = random.Random(f"{seed} {name}")
         shuffled = chance.sample(lines[name], len(lines[name]))
         usable = (mutant for place in shuffled if (mutant := _on_line(root, *place, chance)))
-        drawn += itertools.islice(usable, wanted)
+        drawn += itertools.islice(usable, round(count * len(lines[name]) / total))
+    random.Random(seed).shuffle(drawn)
     return drawn
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_seed_draws_the_same_mutants_in_proportion_to_the_lines(tmp_path: Path
         path.parent.mkdir(parents=True)
         path.write_text("".join(f"x{n} = {n} + y\n" for n in range(lines)))
     drawn = draw(tmp_path, 3, 12)
-    assert [mutant.package for mutant in drawn] == ["solvers"] * 6 + ["tracking"] * 4 + ["engine"] * 2
+    assert Counter(mutant.package for mutant in drawn) == {"solvers": 6, "tracking": 4, "engine": 2}
     assert drawn == draw(tmp_path, 3, 12)
     assert drawn != draw(tmp_path, 4, 12)
     assert len({(mutant.path, mutant.line) for mutant in drawn}) == 12

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,9 @@ from benchmarks.throws import Throw, fitted, measured
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.geometry import quat_from_rotvec
 from vid2phys.io.primitives import load_body
+from vid2phys.solvers import impacts
+from vid2phys.solvers.impact_problem import covariance_of
+from vid2phys.solvers.least_squares import NormalEquations
 from vid2phys.types import Array
 
 DT_S = 1.0 / 60.0
@@ -77,6 +82,25 @@ def test_a_body_whose_origin_is_off_its_centre_of_mass_flies_about_this() -> Non
     )
     velocity = np.array([0.0, 3.0 * 0.03, 0.0])
     assert centre == pytest.approx(centre[0] + np.outer(DT_S * np.arange(10), velocity), abs=1e-9)
+
+
+def test_what_the_clip_does_not_show_is_known_as_little_as_without_it() -> None:
+    shown, hidden = np.array([2.0, 1.0]) / np.sqrt(5.0), np.array([-1.0, 2.0]) / np.sqrt(5.0)
+    covariance = covariance_of(NormalEquations(np.zeros(2), 5.0 * np.outer(shown, shown)))
+    assert shown @ covariance @ shown == pytest.approx(1.0 / 5.01)
+    assert hidden @ covariance @ hidden == pytest.approx(1.0 / 0.01)
+
+
+@pytest.mark.parametrize(("most", "is_open"), [(0.5, True), (0.3, False)])
+def test_friction_is_open_where_twice_as_much_explains_the_clip(
+    monkeypatch: pytest.MonkeyPatch, most: float, is_open: bool
+) -> None:
+    """The clip is explained by friction from 0.15 to `most`; the fit ends at 0.2."""
+    monkeypatch.setattr(impacts, "with_fixed", lambda whole, motion, values: (np.exp(values["mu"]), motion))
+    monkeypatch.setattr(impacts, "descended", lambda mu, _: SimpleNamespace(cost=0.0 if 0.15 < mu < most else 100.0))
+    whole = SimpleNamespace(parameters=SimpleNamespace(free_names=("restitution", "mu")))
+    minimum = SimpleNamespace(point=SimpleNamespace(theta=np.log([0.9, 0.2])), cost=0.0)
+    assert impacts._is_open(whole, minimum) == is_open  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
