@@ -59,6 +59,7 @@ def test_depth_and_barycentric_coordinates_give_the_point_seen() -> None:
     np.testing.assert_allclose(points[:, 2], raster.depth[rows, columns], rtol=1e-12)
     np.testing.assert_allclose(weights.sum(axis=-1), 1.0)
     assert np.isinf(raster.depth[~raster.mask]).all()
+    assert not raster.barycentric[~raster.mask].any()
     assert (raster.face_id[~raster.mask] == -1).all()
     # the front face, whose normal points at the camera, hides those behind it
     front, normal = TETRAHEDRON[FACES[0]], raster.normals[0]

@@ -27,6 +27,8 @@ from vid2phys.tracking.hinge import (
     rolled_starts,
     snapped,
 )
+from vid2phys.tracking.hinge_config import DEFAULTS as TRACKER
+from vid2phys.tracking.hinge_tracker import Candidate, HingeImages
 from vid2phys.types import Mesh
 
 
@@ -187,3 +189,15 @@ def test_a_joint_that_is_no_hinge_explains_few_frames(mesh: Mesh) -> None:
     aside = np.stack([0.06 * np.sin(9.0 * times), 0.05 * np.cos(13.0 * times), np.zeros(60)], axis=1)
     loose = Pose(truth.rotation, truth.translation + aside)
     assert hinge_starts(loose, shape, mesh.radius_m, principal_axes(mesh))[0].agreement < 0.85
+
+
+def test_angles_of_all_frames_follow_those_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten rounds adds 0.01 rad a frame; frames between those that are compared are interpolated."""
+    config = replace(TRACKER, reaches=(8.0, 4.0, 2.0), start_rounds=7)
+    tracked = object.__new__(HingeImages)
+    vars(tracked).update(frames=range(21), config=config)
+    rows, start = np.array([0, 10, 20]), HingeStart(hinge(), np.sin(np.arange(21.0)), 1.0)
+    monkeypatch.setattr(HingeImages, "_round", lambda _, at, angles, rows, cue, step: (at, angles + 0.01 * rows, 0.0))
+    monkeypatch.setattr(HingeImages, "_finer", lambda _, found, rows: Candidate(found, 0.0))
+    found = tracked._by_edges(start, rows).start
+    np.testing.assert_allclose(found.angles, start.angles + 0.1 * np.arange(21))
