@@ -11,7 +11,7 @@ negated, a number is changed by one, a loop does nothing, an exception is not ca
 - texts of errors and notes: what stands in a `raise`, a call of an error, `doubt`, `warning` or `Note`;
 - numbers below 1e-6, which guard divisions and logarithms;
 - changes by one that are 5 % of a number or less, and 20 % or less of a tuning value. Tuning values are the constants
-  of modules and the defaults of fields.
+  of modules, the defaults of fields, and the defaults and bounds of parameters.
 
 A mutant counts as noticed if a test fails. A run that ends otherwise, as by its time limit or an import that fails,
 counts only if the project without the mutant passes the same tests in the same time. At the end all tests that failed
@@ -142,10 +142,17 @@ def _parts_left_out(node: ast.AST) -> Iterator[ast.AST]:
             yield note
         case ast.Constant():
             yield from _hardly_changed(node, _SMALL_CHANGE)
-    if isinstance(node, ast.Module | ast.ClassDef):
-        settings = [each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign)]
-        for number in (part for setting in settings for part in ast.walk(setting)):
-            yield from _hardly_changed(number, _SMALL_TUNING)
+    for number in (part for setting in _tuning(node) for part in ast.walk(setting)):
+        yield from _hardly_changed(number, _SMALL_TUNING)
+
+
+def _tuning(node: ast.AST) -> list[ast.AST]:
+    match node:
+        case ast.Module(body=body) | ast.ClassDef(body=body):
+            return [each for each in body if isinstance(each, ast.Assign | ast.AnnAssign)]
+        case ast.Call(func=ast.Name(id="Parameter")):
+            return [node]
+    return []
 
 
 def _hardly_changed(node: ast.AST, share: float) -> Iterator[ast.AST]:
