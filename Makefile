@@ -6,6 +6,7 @@ SAMPLE := samples/quadrotor
 # The sample of `make mutate`.
 SEED ?= 1
 COUNT ?= 60
+BUDGET ?= 60
 # One process for each core, as far as 16 GB reach, and one thread for each process.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4
 export VENV PYTHON
@@ -18,7 +19,7 @@ help:
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
 	@echo 'make faults    deliberate faults in numbers and signs, each of which a test must notice'
-	@echo 'make mutate    a random sample of small faults (SEED=1 COUNT=60), and the share that tests notice'
+	@echo 'make mutate    a random sample of small faults (SEED=1 COUNT=60 BUDGET=60 s), and the share that tests notice'
 	@echo 'make check     ruff, mypy and bandit'
 	@echo 'make audit     known vulnerabilities of the pinned requirements; needs the network'
 	@echo 'make format    ruff, in place'
@@ -49,7 +50,7 @@ faults: $(VENV)/.dev
 
 mutate: $(VENV)/.dev
 	$(PY) -m pip install -q -c constraints.txt -e '.[mutate]'
-	$(PY) -m tests.faults.mutants --seed $(SEED) --count $(COUNT)
+	$(PY) -m tests.faults.mutants --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .

@@ -74,8 +74,8 @@ class Record:
     def choose(self, path: str, line: int, budget_s: float) -> list[str]:
         """Return the tests for a line, the quick ones first, until `budget_s` is spent.
 
-        They are the tests that run the statement. If there are none, as for what is compiled or runs on import, they
-        are those of the function, of the module, and of the modules that import it.
+        They are the tests that run the statement or the function. If there are none, as for what is compiled or runs
+        on import, they are those of lines that use the assigned name, of the module, or of what is imported from it.
         """
         tests = next((found for found in self._candidates(path, line) if found), set())
         of_files = {test.partition("::")[0] for test in tests}
@@ -93,20 +93,41 @@ class Record:
 
     def _candidates(self, path: str, line: int) -> Iterator[set[str]]:
         lines = self._tests_of_lines(path)
-        for first, last in _spans(ast.parse((self.root / path).read_text()), line):
+        tree = ast.parse((self.root / path).read_text())
+        for first, last in _spans(tree, line):
             yield set().union(*(lines.get(number, set()) for number in range(first, last + 1)))
+        names = _assigned(tree, line)
+        users = {user for user, used in self.imports.items() if path in used}
+        yield set().union(*(self._tests_of_names(each, names) for each in {path} | users))
+        yield set().union(*lines.values())
         modules, seen = {path}, {path}
         while modules:
-            yield set().union(*(tests for name in modules for tests in self._tests_of_lines(name).values()))
-            modules = {user for user, used in self.imports.items() if used & modules} - seen
-            seen |= modules
+            users = {user for user, used in self.imports.items() if used & modules} - seen
+            yield set().union(*(self._tests_of_uses(user, modules) for user in users))
+            modules, seen = users, seen | users
+
+    def _tests_of_uses(self, user: str, modules: set[str]) -> set[str]:
+        """Return the tests that run lines of a module in which names stand that it imports from others."""
+        tree = ast.parse((self.root / user).read_text())
+        names = {name for node in ast.walk(tree) for name, files in _imports(node) if files & modules}
+        return self._tests_of_names(user, names)
+
+    def _tests_of_names(self, path: str, names: set[str]) -> set[str]:
+        """Return the tests that run lines of a module in which some of the names stand, also as attributes."""
+        tree, lines = ast.parse((self.root / path).read_text()), self._tests_of_lines(path)
+        at = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names}
+        at |= {node.end_lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in names}
+        return set().union(*(lines.get(number, set()) for number in at))
 
     def _contexts(self, path: str) -> set[str]:
         return set().union(*self._data.contexts_by_lineno(str(self.root / path)).values())
 
     def _tests_of_lines(self, path: str) -> dict[int, set[str]]:
+        """Return the tests that run each line inside a function; others run on import, for no test's sake."""
         contexts = self._data.contexts_by_lineno(str(self.root / path))
-        return {line: {test for test in tests if test in self.seconds} for line, tests in contexts.items()}
+        functions = [n for n in ast.walk(ast.parse((self.root / path).read_text())) if isinstance(n, ast.FunctionDef)]
+        inside = {k for n in functions for k in range(n.body[0].lineno, (n.end_lineno or n.lineno) + 1)}
+        return {line: set(contexts[line]) & self.seconds.keys() for line in inside & contexts.keys()}
 
     @cached_property
     def _data(self) -> coverage.CoverageData:
@@ -118,7 +139,11 @@ class Record:
     def imports(self) -> dict[str, set[str]]:
         """The files of the package that each file imports."""
         files = {p.relative_to(self.root).as_posix(): p for p in sorted((self.root / _PACKAGE).rglob("*.py"))}
-        return {name: _imported(path.read_text()) & set(files) for name, path in files.items()}
+        trees = {name: ast.parse(path.read_text()) for name, path in files.items()}
+        return {
+            name: {file for node in ast.walk(tree) for _, found in _imports(node) for file in found} & set(files)
+            for name, tree in trees.items()
+        }
 
     def _hash(self, file: str) -> str:
         path = self.root / file
@@ -155,23 +180,36 @@ class _Recorder:
 
 
 def _spans(tree: ast.Module, line: int) -> list[tuple[int, int]]:
-    """Return the first and last lines of the statement in a function, and of the functions and classes around it."""
+    """Return the first and last lines of the statement and of the functions around it; none outside of functions."""
     around = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= line <= (n.end_lineno or n.lineno)]
-    functions = [n for n in around if isinstance(n, ast.FunctionDef)]
-    if not functions:
-        around = [n for n in around if isinstance(n, ast.ClassDef)]
-    return sorted(((n.lineno, n.end_lineno or n.lineno) for n in around), key=lambda span: span[1] - span[0])
+    if not any(isinstance(node, ast.FunctionDef) for node in around):
+        return []
+    spans = ((n.lineno, n.end_lineno or n.lineno) for n in around if not isinstance(n, ast.ClassDef))
+    return sorted(spans, key=lambda span: span[1] - span[0])
 
 
-def _imported(text: str) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    files = {name.replace(".", "/") for name in names}
-    return {f"{file}.py" for file in files} | {f"{file}/__init__.py" for file in files}
+def _assigned(tree: ast.Module, line: int) -> set[str]:
+    """Return the names that the statement of a line gives values to."""
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.Assign | ast.AnnAssign)]
+    around = [node for node in around if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    stored = [part for node in around for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return {name.id for name in stored if isinstance(name.ctx, ast.Store)}
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, set[str]]]:
+    """Yield the names that a statement imports, and the files that each may come from."""
+    match node:
+        case ast.Import():
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0], _files(alias.name)
+        case ast.ImportFrom(module=str() as module):
+            for alias in node.names:
+                yield alias.asname or alias.name, _files(module) | _files(f"{module}.{alias.name}")
+
+
+def _files(module: str) -> set[str]:
+    path = module.replace(".", "/")
+    return {f"{path}.py", f"{path}/__init__.py"}
 
 
 if __name__ == "__main__":

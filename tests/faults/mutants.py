@@ -66,7 +66,7 @@ _OPERATORS = (
 )
 _GUARD, _SMALL_CHANGE, _SMALL_TUNING = 1e-6, 0.05, 0.2
 _NOT_JUDGED = re.compile(r"(\w*Error|doubt|warning|Note|dataclass)$")
-_BUDGET_S, _START_S, _SLOWER = 30.0, 120.0, 3.0
+_START_S, _SLOWER = 120.0, 3.0
 _MEMORY = 12 << 30
 
 Position = tuple[int, int]
@@ -206,7 +206,8 @@ def _differs(before: str, after: str) -> bool:
 class Bench:
     """A copy of the project in which mutants are made, with a record of its tests and compiled kernels of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, budget_s: float) -> None:
+        self._budget_s = budget_s
         self.folder, self.root = folder, folder / "project"
         self._numba, self._warp = folder / "numba", folder / "warp"
         shutil.rmtree(self.root, ignore_errors=True)
@@ -226,7 +227,7 @@ class Bench:
         before = path.read_text()
         after = mutant.code(before)
         change = _change(before, after)
-        tests = self.record.choose(mutant.path, mutant.line, _BUDGET_S)
+        tests = self.record.choose(mutant.path, mutant.line, self._budget_s)
         if not tests:
             return Outcome(mutant, False, "no test", change)
         kept = shutil.copy2(path, self.folder / "kept.py")
@@ -301,9 +302,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seed", type=int, default=1, help="another seed draws other mutants")
     parser.add_argument("--count", type=int, default=60, help="how many mutants")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for a mutant")
     chosen = parser.parse_args()
     folder = ROOT / "build" / "mutation"
-    bench = Bench(folder)
+    bench = Bench(folder, chosen.budget)
     bench.update()
     outcomes: list[Outcome] = []
     with (folder / f"seed-{chosen.seed}.jsonl").open("w") as kept:
