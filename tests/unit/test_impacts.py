@@ -60,11 +60,23 @@ def test_a_ball_that_slides_ends_in_rolling_at_five_sevenths_of_its_speed() -> N
     assert states[-1, 11] == pytest.approx(states[-1, 7] / 0.03, rel=1e-3)
 
 
-def test_an_oblique_impact_changes_the_velocity_by_friction_times_the_normal_impulse() -> None:
-    ball = body("ball:d=60mm")
-    states = rolled(ball, state((0.0, 0.0, 0.031), (2.0, 0.0, -1.0)), 2, mu=0.1, restitution=0.5, gravity=0.0)
+@pytest.mark.parametrize("angle", [0.0, 0.4, 2.2, -1.1])
+def test_an_oblique_impact_changes_the_velocity_by_friction_times_the_normal_impulse(angle: float) -> None:
+    ball, way = body("ball:d=60mm"), np.array([np.cos(angle), np.sin(angle)])
+    start = state((0.0, 0.0, 0.031), (*(2.0 * way), -1.0))
+    states = rolled(ball, start, 2, mu=0.1, restitution=0.5, gravity=0.0)
     assert states[-1, 9] == pytest.approx(0.5, rel=1e-6)
-    assert states[-1, 7] == pytest.approx(2.0 - 0.1 * 1.5, rel=1e-6)
+    assert states[-1, 7:9] == pytest.approx((2.0 - 0.1 * 1.5) * way, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4, 2.2, -1.1])
+def test_an_impact_that_grips_leaves_a_ball_rolling(angle: float) -> None:
+    """Friction of 0.9 stops the point that touches: by angular momentum about it, five sevenths of the speed stay."""
+    ball, way = body("ball:d=60mm"), np.array([np.cos(angle), np.sin(angle)])
+    start = state((0.0, 0.0, 0.031), (*(0.7 * way), -1.0))
+    states = rolled(ball, start, 2, mu=0.9, restitution=0.5, gravity=0.0)
+    assert states[-1, 7:9] == pytest.approx(5.0 / 7.0 * 0.7 * way, rel=1e-4, abs=1e-6)
+    assert states[-1, 10:13] == pytest.approx(5.0 / 7.0 * 0.7 / 0.03 * np.array([-way[1], way[0], 0.0]), abs=1e-3)
 
 
 def test_a_body_whose_origin_is_off_its_centre_of_mass_flies_about_this() -> None:
