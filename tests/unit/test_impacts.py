@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.throws import Throw, fitted, measured
 from vid2phys.engine.systems.rigid_contact import ThrownBody
-from vid2phys.geometry import quat_from_rotvec
+from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
 from vid2phys.io.primitives import load_body
 from vid2phys.solvers import impacts
 from vid2phys.solvers.impact_problem import covariance_of
@@ -58,6 +58,19 @@ def test_a_ball_that_slides_ends_in_rolling_at_five_sevenths_of_its_speed() -> N
     states = rolled(ball, state((0.0, 0.0, 0.03), (1.0, 0.0, 0.0)), 60, mu=0.2, restitution=0.0, gravity=9.81)
     assert states[-1, 7] == pytest.approx(5.0 / 7.0, rel=1e-3)
     assert states[-1, 11] == pytest.approx(states[-1, 7] / 0.03, rel=1e-3)
+
+
+def test_a_box_that_tumbles_keeps_its_angular_momentum_and_energy() -> None:
+    box = body("box:120x80x50mm")
+    inertia = np.asarray(box.shape.inertia_per_mass)
+    start = state((0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (3.0, -5.0, 2.0))
+    start[3:7] = quat_from_rotvec(np.array([0.4, -0.3, 0.8]))
+    states = rolled(box, start, 40, gravity=0.0)
+    rate = states[:, 10:13]  # in the body's axes
+    momentum = np.einsum("tij,tj->ti", matrix_from_quat(states[:, 3:7]), inertia * rate)
+    np.testing.assert_allclose(momentum, np.tile(momentum[0], (40, 1)), atol=2e-3 * np.linalg.norm(momentum[0]))
+    np.testing.assert_allclose((inertia * rate**2).sum(axis=1), (inertia * rate[0] ** 2).sum(), rtol=2e-3)
+    assert np.ptp(rate, axis=0).min() > 1.0  # it does tumble
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.2, -1.1])
