@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
-from vid2phys.tracking.uncertainty.calibrate import detection_threshold, evidence_divisor, hypothesis_right_share
+from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors
+from vid2phys.tracking.uncertainty.calibrate import (
+    detection_threshold,
+    evidence_divisor,
+    hypothesis_right_share,
+    with_contour,
+)
 from vid2phys.types import Array
 
 RADIUS_M = 0.1
@@ -85,3 +94,21 @@ def test_evidence_is_tempered_by_how_often_it_is_wrong() -> None:
 
 def test_a_body_without_symmetry_needs_no_evidence() -> None:
     assert evidence_divisor(np.zeros((32, 1)), np.repeat([0, 1], 16)) == 1.0
+
+
+@pytest.mark.parametrize(("appearances", "known"), [(7, False), (40, True)])
+def test_errors_of_contours_join_the_error_model_where_there_are_enough(appearances: int, known: bool) -> None:
+    rng, true = np.random.default_rng(0), np.array([2.0, 1.0, 3.0, 1.5, 2.5, 1.2])
+    number = np.repeat(np.arange(appearances), 20)
+    std = np.full((len(number), 6), 0.01)
+    time_s = np.tile(np.arange(20) / 30.0, appearances)
+    errors = RefinementErrors(rng.normal(size=std.shape) * std * true, std, number, time_s)
+    before = replace(Calibration(), normalised={"points": 0.9})
+    after = with_contour(before, errors, POSE_MODES, lambda some: {"frames": float(len(some.time_s))})
+    assert after.normalised["points"] == 0.9
+    if not known:
+        assert after is before
+        return
+    assert after.contour_scale == pytest.approx(true, rel=0.12)
+    assert after.normalised["contour_frames"] == 400.0  # half of the appearances are checked at a time
+    assert [after.normalised[f"contour_{name}"] for name in POSE_MODES] == pytest.approx([1.0] * 6, rel=0.12)

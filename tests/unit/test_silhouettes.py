@@ -125,6 +125,16 @@ def test_edges_lie_where_the_foreground_ends() -> None:
     np.testing.assert_allclose(points[:, 0] + mean, 30.5, atol=0.3)
 
 
+def test_the_region_of_most_evidence_comes_first_and_weak_ones_are_dropped() -> None:
+    log_ratio = np.full((120, 160), -1.0, np.float32)
+    log_ratio[10:50, 20:60] = 0.5  # 800 nats
+    log_ratio[80:100, 100:120] = 4.0  # 1600 nats on a quarter of the area
+    log_ratio[80:100, 20:40] = 0.01  # 4 nats
+    (first, small), (second, large) = regions(log_ratio)
+    np.testing.assert_allclose([first, second], [[109.5, 89.5], [39.5, 29.5]])
+    assert (small, large) == (20.0, 40.0)
+
+
 def test_a_silhouette_is_where_its_pose_puts_the_body() -> None:
     silhouettes = Silhouettes.of(MESH)
     for n in (3, 700, 2900):
