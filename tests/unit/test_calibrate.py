@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import bearings_to_view, make_view, view_to_bearings
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors
 from vid2phys.tracking.uncertainty.calibrate import (
+    _residuals,
     detection_threshold,
     evidence_divisor,
     hypothesis_right_share,
     with_contour,
 )
-from vid2phys.types import Array
+from vid2phys.types import Array, Camera
 
 RADIUS_M = 0.1
 
@@ -112,3 +118,37 @@ def test_errors_of_contours_join_the_error_model_where_there_are_enough(appearan
     assert after.contour_scale == pytest.approx(true, rel=0.12)
     assert after.normalised["contour_frames"] == 400.0  # half of the appearances are checked at a time
     assert [after.normalised[f"contour_{name}"] for name in POSE_MODES] == pytest.approx([1.0] * 6, rel=0.12)
+
+
+def test_residuals_are_those_of_the_labelling_that_fits_best() -> None:
+    """Two frames of a body whose points change places in pairs; the second is detected with the other labels."""
+    rng, points = (
+        np.random.default_rng(1),
+        np.array([[0.1, 0.0, 0.02], [-0.1, 0.0, 0.02], [0.0, 0.08, 0.0], [0.0, -0.08, 0.0]]),
+    )
+    model: Any = SimpleNamespace(points_body=points, permutation=np.array([[0, 1, 2, 3], [1, 0, 3, 2]]))
+    camera = Camera(np.array([[300.0, 0.0, 160.0], [0.0, 300.0, 120.0], [0.0, 0.0, 1.0]]), 320, 240)
+    pose = Pose(matrix_from_rotvec(rng.normal(0.0, 0.3, (2, 3))), np.array([[0.1, 0.0, 1.0], [-0.1, 0.05, 1.2]]))
+    true = project_points(pose, points)
+    views = [make_view(camera, each.mean(axis=0), 0.12, 96) for each in true]
+    off, inside = rng.normal(0.0, 0.5, (2, 4, 2)), np.ones((2, 4), dtype=bool)
+    places = [bearings_to_view(view, each) for view, each in zip(views, true, strict=True)]
+    seen = np.stack([places[0] + off[0], places[1][[1, 0, 3, 2]] + off[1]])
+    inside[1, 2] = False  # the label of the last point
+    clip: Any = SimpleNamespace(
+        rotation=pose.rotation, translation=pose.translation, cameras=[camera] * 2, clock_s=np.array([0.0, 0.1])
+    )
+    detections: Any = SimpleNamespace(
+        views=views, bearings=np.stack([view_to_bearings(view, at)[0] for view, at in zip(views, seen, strict=True)]),
+        raw_px=np.tile(np.arange(4.0)[:, None, None] * np.eye(2), (2, 1, 1, 1)), inside=inside,
+        angular_radius=np.array([0.1, 0.2]), diameter_px=np.array([60.0, 50.0]), quality=np.full((2, 1), 0.9),
+    )  # fmt: skip
+    found = _residuals(model, clip, detections, 5)
+    np.testing.assert_allclose(found.error, [off[0], off[1][[1, 0, 3, 2]]], atol=1e-9)
+    np.testing.assert_allclose(found.raw[:, :, 0, 0], [[0.0, 1.0, 2.0, 3.0], [1.0, 0.0, 3.0, 2.0]])
+    assert found.used.tolist() == [[True] * 4, [True, True, True, False]]
+    assert found.sequence.tolist() == [5, 5]
+    step = 1e-6  # of a mode: sideways by a share of the radius, then log depth
+    moved = project_points(pose.retract(np.array([0.0, 0.0, 0.0, 0.0, 0.0, step])), points)
+    slope = [(bearings_to_view(view, each) - at) / step for view, each, at in zip(views, moved, places, strict=True)]
+    np.testing.assert_allclose(found.modes[..., 5], slope, rtol=1e-3, atol=1e-3)
