@@ -16,7 +16,7 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
-from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors
+from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors, pose_sizes
 from vid2phys.tracking.uncertainty.calibrate import (
     _residuals,
     detection_threshold,
@@ -152,3 +152,10 @@ def test_residuals_are_those_of_the_labelling_that_fits_best() -> None:
     moved = project_points(pose.retract(np.array([0.0, 0.0, 0.0, 0.0, 0.0, step])), points)
     slope = [(bearings_to_view(view, each) - at) / step for view, each, at in zip(views, moved, places, strict=True)]
     np.testing.assert_allclose(found.modes[..., 5], slope, rtol=1e-3, atol=1e-3)
+
+
+def test_sizes_of_errors_are_medians() -> None:
+    error = np.zeros((3, 6))
+    error[:, 1], error[:, 5] = np.radians([-1.0, 2.0, 9.0]), [-0.03, 0.01, 0.02]
+    found = pose_sizes(RefinementErrors(error, np.ones((3, 6)), np.arange(3), np.zeros(3)))
+    assert found == pytest.approx({"rotation_deg": 2.0, "depth_percent": 2.0})
