@@ -103,6 +103,14 @@ def test_faces_outside_behind_or_absent_draw_nothing() -> None:
     assert not rasterize(crossing, FACES, K, 100, 64).mask.any()
 
 
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_a_face_that_reaches_behind_the_camera_is_not_drawn(behind: int) -> None:
+    face, front = np.array([[0, 1, 2]]), TETRAHEDRON[:3].copy()
+    assert rasterize(front, face[:, ::-1], K, 100, 64).mask.any()
+    front[behind, 2] *= -1.0
+    assert not rasterize(front, face[:, ::-1], K, 100, 64).mask.any()
+
+
 @pytest.mark.parametrize("supersample", [1, 4])
 def test_distorted_camera_agrees_with_opencv(supersample: int) -> None:
     camera = Camera(K, 100, 64, np.array([-0.3, 0.1, 0.01, -0.005, 0.0]))
