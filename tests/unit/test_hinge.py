@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from vid2phys.engine.systems.pendulum import Pendulum
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.surfaces import Backdrop, Textured, pose_model
+from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.hinge import (
     DEFAULTS,
     SIZE,
@@ -201,3 +203,17 @@ def test_angles_of_all_frames_follow_those_of_some(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(HingeImages, "_finer", lambda _, found, rows: Candidate(found, 0.0))
     found = tracked._by_edges(start, rows).start
     np.testing.assert_allclose(found.angles, start.angles + 0.1 * np.arange(21))
+
+
+def test_a_hinge_explains_frames_as_well_within_a_share_and_where_something_shows() -> None:
+    tracked = object.__new__(HingeImages)
+    vars(tracked).update(config=replace(TRACKER, start_frames=5, worse_share=0.1))
+    gains = [[10.0, 5.0, None, None, -1.0], [10.5, 10.0, None, 3.0, -2.0]]  # on the hinge, and free
+    on, free = (Pose(np.tile(np.eye(3), (5, 1, 1)), np.full((5, 3), float(k))) for k in (0, 1))
+
+    def cue(frame: int, pose: Pose) -> PoseModel | None:
+        gain = gains[int(pose.translation[0])][frame]
+        return None if gain is None else PoseModel(np.zeros((6, 6)), np.zeros(6), gain)
+
+    track: Any = SimpleNamespace(tracked=np.ones(5, dtype=bool), poses=SimpleNamespace(pose=free))
+    assert tracked._as_well(on, track, cue) == 2 / 5

@@ -12,7 +12,7 @@ from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
 from vid2phys.io.primitives import load_body
 from vid2phys.solvers import impacts
-from vid2phys.solvers.impact_problem import covariance_of
+from vid2phys.solvers.impact_problem import covariance_of, inverse
 from vid2phys.solvers.least_squares import NormalEquations
 from vid2phys.types import Array
 
@@ -114,6 +114,13 @@ def test_what_the_clip_does_not_show_is_known_as_little_as_without_it() -> None:
     covariance = covariance_of(NormalEquations(np.zeros(2), 5.0 * np.outer(shown, shown)))
     assert shown @ covariance @ shown == pytest.approx(1.0 / 5.01)
     assert hidden @ covariance @ hidden == pytest.approx(1.0 / 0.01)
+
+
+def test_a_direction_without_information_has_a_large_and_finite_variance() -> None:
+    found = inverse(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    hidden, shown = np.sqrt(0.5) * np.array([1.0, 1.0]), np.sqrt(0.5) * np.array([1.0, -1.0])
+    assert hidden @ found @ hidden == pytest.approx(1.0 / (1e-13 * 2.0), rel=1e-3)
+    assert shown @ found @ shown == pytest.approx(0.5, rel=0.05)  # what is left of 1e12 by rounding
 
 
 @pytest.mark.parametrize(("most", "is_open"), [(0.5, True), (0.3, False)])
