@@ -261,8 +261,8 @@ class Bench:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 return 124, ""
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-        return process.returncode, failed.group(1) if failed else ""
+        lines = re.findall(r"^(?:FAILED|ERROR) (.+)", said, re.MULTILINE)
+        return process.returncode, max((test for test in tests for line in lines if line.startswith(test)), default="")
 
     def _by_file(self, tests: list[str]) -> list[str]:
         """Return the tests file by file, since those of a file share fixtures; the quick files first."""
