@@ -200,8 +200,8 @@ def test_angles_of_all_frames_follow_those_of_some(monkeypatch: pytest.MonkeyPat
     vars(tracked).update(frames=range(21), config=config)
     rows, start = np.array([0, 10, 20]), HingeStart(hinge(), np.sin(np.arange(21.0)), 1.0)
     monkeypatch.setattr(HingeImages, "_round", lambda _, at, angles, rows, cue, step: (at, angles + 0.01 * rows, 0.0))
-    monkeypatch.setattr(HingeImages, "_finer", lambda _, found, rows: Candidate(found, 0.0))
-    found = tracked._by_edges(start, rows).start
+    monkeypatch.setattr(HingeImages, "finer", lambda _, found, rows: Candidate(found, 0.0))
+    found = tracked.by_edges(start, rows).start
     np.testing.assert_allclose(found.angles, start.angles + 0.1 * np.arange(21))
 
 
