@@ -3,18 +3,23 @@ VENV ?= .venv
 PYTHON ?= python3
 PY := $(VENV)/bin/python
 SAMPLE := samples/quadrotor
+# The sample of `make mutate`.
+SEED ?= 1
+COUNT ?= 60
+BUDGET ?= 60
 # One process for each core, as far as 16 GB reach, and one thread for each process.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all faults check audit format dist docs clean
+.PHONY: help demo test test-all faults mutate check audit format dist docs clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
 	@echo 'make faults    deliberate faults in numbers and signs, each of which a test must notice'
+	@echo 'make mutate    a random sample of small faults (SEED=1 COUNT=60 BUDGET=60 s), and the share that tests notice'
 	@echo 'make check     ruff, mypy and bandit'
 	@echo 'make audit     known vulnerabilities of the pinned requirements; needs the network'
 	@echo 'make format    ruff, in place'
@@ -42,6 +47,10 @@ test-all: $(VENV)/.dev
 
 faults: $(VENV)/.dev
 	$(PY) -m tests.faults.deliberate
+
+mutate: $(VENV)/.dev
+	$(PY) -m pip install -q -c constraints.txt -e '.[mutate]'
+	$(PY) -m tests.faults.mutants --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .

@@ -89,7 +89,7 @@ def is_noticed(fault: Fault, folder: Path) -> bool:
     path.write_text(whole.replace(fault.before, fault.after))
     try:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.tests]
-        found = subprocess.run(command, cwd=folder, env=_environment(folder), capture_output=True, check=False)
+        found = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, check=False)
     finally:
         path.write_text(whole)
     if found.returncode not in (0, 1):
@@ -97,8 +97,17 @@ def is_noticed(fault: Fault, folder: Path) -> bool:
     return found.returncode == 1
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that imports the copy in `folder`."""
     return os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def copy_project(folder: Path) -> None:
+    """Copy the project to `folder`, without compiled code."""
+    for name in _COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in _FILES:
+        shutil.copy(ROOT / name, folder / name)
 
 
 def main() -> int:
@@ -106,10 +115,7 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        for name in _COPIED:
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in _FILES:
-            shutil.copy(ROOT / name, folder / name)
+        copy_project(folder)
         for fault in FAULTS:
             noticed = is_noticed(fault, folder)
             missed += not noticed

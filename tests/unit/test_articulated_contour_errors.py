@@ -50,6 +50,14 @@ def test_a_coordinate_that_rests_tells_nothing() -> None:
     assert swing_scale([resting], STATED) == swing_scale([resting, resting], STATED) > 1.0
 
 
+def test_a_factor_of_a_column_is_a_longer_column() -> None:
+    (clip, *_) = clips(np.random.default_rng(3), 1.0)
+    factors, tau_s = np.array([0.5, 1.0, 3.0]), np.full(SIZE, TAU_S)
+    longer = replace(clip, columns=clip.columns * factors)
+    np.testing.assert_allclose(clip.swings(factors, tau_s), longer.swings(np.ones(SIZE), tau_s))
+    np.testing.assert_allclose(clip.swings(2.0 * np.ones(SIZE), tau_s), 0.5 * clip.swings(np.ones(SIZE), tau_s))
+
+
 def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
     short = [
         ContourResiduals(c.error[:4], c.columns[:4], c.configurations[:4], c.times_s[:4], c.sequence)

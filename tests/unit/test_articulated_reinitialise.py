@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.unit.test_articulated_contour import body_and_camera, photograph, window
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.tracking.articulated.contour import refine_near
+from vid2phys.tracking.articulated.contour import PlacedBody, refine_near
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
 from vid2phys.tracking.articulated.reinitialise import ClipEvidence, reinitialise_track, with_averaged_covariance
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
@@ -64,6 +65,9 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
     np.testing.assert_array_equal(again.covariance[2], track.covariance[2])
     images = ClipEvidence.of(frames, body, here, np.array([0, 1]))
     assert images.nats(truth[:2]) > images.nats(read[:2]) + 5.0
+    placed = (PlacedBody(body, here.camera_from_base, each).vertices() for each in truth[:2])
+    colors = [shown.color_nats(vertices) for shown, vertices in zip(images.shown, placed, strict=True)]
+    assert images.nats(truth[:2]) == pytest.approx(sum(colors)), "edges do not count"
 
 
 def test_lost_frames_stay_lost() -> None:

@@ -25,9 +25,12 @@ from vid2phys.geometry import invert_transform
 from vid2phys.io.array_clip import array_clip
 from vid2phys.io.robot import parse_robot
 from vid2phys.notes import Severity, severity_of
+from vid2phys.tracking.articulated import silhouette_fit
 from vid2phys.tracking.articulated.detector import Window
+from vid2phys.tracking.articulated.silhouette_fit import Fit, FrameFit
 from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch, SilhouetteSearchConfig
 from vid2phys.tracking.articulated.silhouette_tracker import jump_notes, track_silhouettes, unwrapped
+from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.viterbi import SteadyMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, Status
 
@@ -106,6 +109,19 @@ def test_search_proposes_the_configuration_of_a_perfect_foreground(arm: JointBod
     at = np.array([0.5, -0.9])
     ratio = np.where(covered(placed(SWING, at)[1:]), 4.0, -4.0).astype(np.float32)
     assert search.distance(search.propose(ratio)[0], at) < 0.12
+
+
+@pytest.mark.parametrize(("std", "expected"), [(0.5, 0.5), (None, silhouette_fit.DEFAULTS.contour_std)])
+def test_a_fit_knows_its_start_by_units_of_the_coordinates(
+    arm: JointBody, monkeypatch: pytest.MonkeyPatch, std: float | None, expected: float
+) -> None:
+    search, given = ConfigurationSearch(arm, Window.of(CAMERA, arm, 96), FEW), []
+    seen = FrameFit(np.zeros((8, 8, 3), np.uint8), np.zeros((8, 8), np.float32), search, Solid.of(arm.mesh))
+    monkeypatch.setattr(silhouette_fit, "refine_from", lambda *rest: given.append(rest[-1]))
+    monkeypatch.setattr(FrameFit, "judged", lambda _, at, covariance: Fit(at, 3.0, 0.5, covariance))
+    start = np.zeros(len(search.units))
+    assert seen.fitted(start, std) == Fit(start, 3.0, 0.5, None)
+    np.testing.assert_allclose(given[0], np.diag(1.0 / (expected * search.units) ** 2))
 
 
 def test_arm_is_tracked_to_a_degree(arm: JointBody, filmed: tuple[Clip, Array]) -> None:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import bearings_to_view, make_view, view_to_bearings
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
-from vid2phys.tracking.uncertainty.calibrate import detection_threshold, evidence_divisor, hypothesis_right_share
-from vid2phys.types import Array
+from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors, pose_sizes
+from vid2phys.tracking.uncertainty.calibrate import (
+    _residuals,
+    detection_threshold,
+    evidence_divisor,
+    hypothesis_right_share,
+    with_contour,
+)
+from vid2phys.types import Array, Camera
 
 RADIUS_M = 0.1
 
@@ -85,3 +100,62 @@ def test_evidence_is_tempered_by_how_often_it_is_wrong() -> None:
 
 def test_a_body_without_symmetry_needs_no_evidence() -> None:
     assert evidence_divisor(np.zeros((32, 1)), np.repeat([0, 1], 16)) == 1.0
+
+
+@pytest.mark.parametrize(("appearances", "known"), [(7, False), (40, True)])
+def test_errors_of_contours_join_the_error_model_where_there_are_enough(appearances: int, known: bool) -> None:
+    rng, true = np.random.default_rng(0), np.array([2.0, 1.0, 3.0, 1.5, 2.5, 1.2])
+    number = np.repeat(np.arange(appearances), 20)
+    std = np.full((len(number), 6), 0.01)
+    time_s = np.tile(np.arange(20) / 30.0, appearances)
+    errors = RefinementErrors(rng.normal(size=std.shape) * std * true, std, number, time_s)
+    before = replace(Calibration(), normalised={"points": 0.9})
+    after = with_contour(before, errors, POSE_MODES, lambda some: {"frames": float(len(some.time_s))})
+    assert after.normalised["points"] == 0.9
+    if not known:
+        assert after is before
+        return
+    assert after.contour_scale == pytest.approx(true, rel=0.12)
+    assert after.normalised["contour_frames"] == 400.0  # half of the appearances are checked at a time
+    assert [after.normalised[f"contour_{name}"] for name in POSE_MODES] == pytest.approx([1.0] * 6, rel=0.12)
+
+
+def test_residuals_are_those_of_the_labelling_that_fits_best() -> None:
+    """Two frames of a body whose points change places in pairs; the second is detected with the other labels."""
+    rng, points = (
+        np.random.default_rng(1),
+        np.array([[0.1, 0.0, 0.02], [-0.1, 0.0, 0.02], [0.0, 0.08, 0.0], [0.0, -0.08, 0.0]]),
+    )
+    model: Any = SimpleNamespace(points_body=points, permutation=np.array([[0, 1, 2, 3], [1, 0, 3, 2]]))
+    camera = Camera(np.array([[300.0, 0.0, 160.0], [0.0, 300.0, 120.0], [0.0, 0.0, 1.0]]), 320, 240)
+    pose = Pose(matrix_from_rotvec(rng.normal(0.0, 0.3, (2, 3))), np.array([[0.1, 0.0, 1.0], [-0.1, 0.05, 1.2]]))
+    true = project_points(pose, points)
+    views = [make_view(camera, each.mean(axis=0), 0.12, 96) for each in true]
+    off, inside = rng.normal(0.0, 0.5, (2, 4, 2)), np.ones((2, 4), dtype=bool)
+    places = [bearings_to_view(view, each) for view, each in zip(views, true, strict=True)]
+    seen = np.stack([places[0] + off[0], places[1][[1, 0, 3, 2]] + off[1]])
+    inside[1, 2] = False  # the label of the last point
+    clip: Any = SimpleNamespace(
+        rotation=pose.rotation, translation=pose.translation, cameras=[camera] * 2, clock_s=np.array([0.0, 0.1])
+    )
+    detections: Any = SimpleNamespace(
+        views=views, bearings=np.stack([view_to_bearings(view, at)[0] for view, at in zip(views, seen, strict=True)]),
+        raw_px=np.tile(np.arange(4.0)[:, None, None] * np.eye(2), (2, 1, 1, 1)), inside=inside,
+        angular_radius=np.array([0.1, 0.2]), diameter_px=np.array([60.0, 50.0]), quality=np.full((2, 1), 0.9),
+    )  # fmt: skip
+    found = _residuals(model, clip, detections, 5)
+    np.testing.assert_allclose(found.error, [off[0], off[1][[1, 0, 3, 2]]], atol=1e-9)
+    np.testing.assert_allclose(found.raw[:, :, 0, 0], [[0.0, 1.0, 2.0, 3.0], [1.0, 0.0, 3.0, 2.0]])
+    assert found.used.tolist() == [[True] * 4, [True, True, True, False]]
+    assert found.sequence.tolist() == [5, 5]
+    step = 1e-6  # of a mode: sideways by a share of the radius, then log depth
+    moved = project_points(pose.retract(np.array([0.0, 0.0, 0.0, 0.0, 0.0, step])), points)
+    slope = [(bearings_to_view(view, each) - at) / step for view, each, at in zip(views, moved, places, strict=True)]
+    np.testing.assert_allclose(found.modes[..., 5], slope, rtol=1e-3, atol=1e-3)
+
+
+def test_sizes_of_errors_are_medians() -> None:
+    error = np.zeros((3, 6))
+    error[:, 1], error[:, 5] = np.radians([-1.0, 2.0, 9.0]), [-0.03, 0.01, 0.02]
+    found = pose_sizes(RefinementErrors(error, np.ones((3, 6)), np.arange(3), np.zeros(3)))
+    assert found == pytest.approx({"rotation_deg": 2.0, "depth_percent": 2.0})

@@ -21,7 +21,7 @@ from vid2phys.engine.tets import box_tets
 from vid2phys.engine.vibration import vibration
 from vid2phys.errors import InputError, UsageError
 from vid2phys.solvers.full_model import full_states
-from vid2phys.solvers.vibration_start import vibration_start
+from vid2phys.solvers.vibration_start import _Mode, vibration_start
 from vid2phys.types import Array, Parameters
 
 FALLING = dict(density=DENSITY, poisson_ratio=0.0, young_modulus=YOUNG, damping=1e-6)
@@ -182,3 +182,11 @@ def test_a_load_at_the_tip_slows_a_bar_as_rayleigh_has_it() -> None:
     found = vibration(body, body.parameters().with_values(FALLING).vector, 1)
     expected = 3.0 * YOUNG * INERTIA / (SIZE_M[0] ** 3 * (load + 33.0 / 140.0 * mass))
     assert YOUNG * found.squares[0] == pytest.approx(expected, rel=0.02)
+
+
+def test_a_vibration_that_hardly_shows_is_about_the_sag() -> None:
+    times, sag, young = np.arange(30) / 60.0, -3e3, 2e5
+    mode = _Mode(times, 0.02 * np.cos(40.0 * times), np.full(30, 1e20), 0.004, 1e-5, sag)
+    _, amplitude, rate = mode.fit(young, 1.0, 1e-6)
+    assert amplitude == pytest.approx(sag / young, rel=1e-4)
+    assert abs(rate) < 1e-3

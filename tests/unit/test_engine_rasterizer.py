@@ -59,6 +59,7 @@ def test_depth_and_barycentric_coordinates_give_the_point_seen() -> None:
     np.testing.assert_allclose(points[:, 2], raster.depth[rows, columns], rtol=1e-12)
     np.testing.assert_allclose(weights.sum(axis=-1), 1.0)
     assert np.isinf(raster.depth[~raster.mask]).all()
+    assert not raster.barycentric[~raster.mask].any()
     assert (raster.face_id[~raster.mask] == -1).all()
     # the front face, whose normal points at the camera, hides those behind it
     front, normal = TETRAHEDRON[FACES[0]], raster.normals[0]
@@ -100,6 +101,14 @@ def test_faces_outside_behind_or_absent_draw_nothing() -> None:
     assert partly.depth.shape == (64, 100)
     crossing = TETRAHEDRON - np.array([0, 0, 1.2])
     assert not rasterize(crossing, FACES, K, 100, 64).mask.any()
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_a_face_that_reaches_behind_the_camera_is_not_drawn(behind: int) -> None:
+    face, front = np.array([[0, 1, 2]]), TETRAHEDRON[:3].copy()
+    assert rasterize(front, face[:, ::-1], K, 100, 64).mask.any()
+    front[behind, 2] *= -1.0
+    assert not rasterize(front, face[:, ::-1], K, 100, 64).mask.any()
 
 
 @pytest.mark.parametrize("supersample", [1, 4])

@@ -8,7 +8,7 @@ import pytest
 from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_quat, quat_normalize
-from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
+from vid2phys.tracking.uncertainty.fit_errors import Residuals, _by_sequence, fit, normalised
 
 TRUTH = Calibration(
     point_scale=0.8,
@@ -129,3 +129,13 @@ def test_a_mode_that_no_frame_shows_stays_as_it_was() -> None:
     found = fit(data, two)
     assert found.mode_std == (pytest.approx(0.05, rel=0.3), 0.07)
     assert found.correlation_time_s[1] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("sequence", "expected"), [([2, 2, 2, 7], [[1, 2, 3], [4, -1, -1]]), ([2, 7, 7, 7], [[1, -1, -1], [2, 3, 4]])]
+)
+def test_each_sequence_is_a_row(sequence: list[int], expected: list[list[int]]) -> None:
+    values = np.arange(1.0, 5.0)
+    found, other = _by_sequence(np.array(sequence), (-1.0, values), (0.0, values))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(other, np.maximum(expected, 0))

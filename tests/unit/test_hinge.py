@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from vid2phys.engine.systems.pendulum import Pendulum
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.surfaces import Backdrop, Textured, pose_model
+from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.hinge import (
     DEFAULTS,
     SIZE,
@@ -27,6 +29,8 @@ from vid2phys.tracking.hinge import (
     rolled_starts,
     snapped,
 )
+from vid2phys.tracking.hinge_config import DEFAULTS as TRACKER
+from vid2phys.tracking.hinge_tracker import Candidate, HingeImages
 from vid2phys.types import Mesh
 
 
@@ -187,3 +191,29 @@ def test_a_joint_that_is_no_hinge_explains_few_frames(mesh: Mesh) -> None:
     aside = np.stack([0.06 * np.sin(9.0 * times), 0.05 * np.cos(13.0 * times), np.zeros(60)], axis=1)
     loose = Pose(truth.rotation, truth.translation + aside)
     assert hinge_starts(loose, shape, mesh.radius_m, principal_axes(mesh))[0].agreement < 0.85
+
+
+def test_angles_of_all_frames_follow_those_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten rounds adds 0.01 rad a frame; frames between those that are compared are interpolated."""
+    config = replace(TRACKER, reaches=(8.0, 4.0, 2.0), start_rounds=7)
+    tracked = object.__new__(HingeImages)
+    vars(tracked).update(frames=range(21), config=config)
+    rows, start = np.array([0, 10, 20]), HingeStart(hinge(), np.sin(np.arange(21.0)), 1.0)
+    monkeypatch.setattr(HingeImages, "_round", lambda _, at, angles, rows, cue, step: (at, angles + 0.01 * rows, 0.0))
+    monkeypatch.setattr(HingeImages, "finer", lambda _, found, rows: Candidate(found, 0.0))
+    found = tracked.by_edges(start, rows).start
+    np.testing.assert_allclose(found.angles, start.angles + 0.1 * np.arange(21))
+
+
+def test_a_hinge_explains_frames_as_well_within_a_share_and_where_something_shows() -> None:
+    tracked = object.__new__(HingeImages)
+    vars(tracked).update(config=replace(TRACKER, start_frames=5, worse_share=0.1))
+    gains = [[10.0, 5.0, None, None, -1.0], [10.5, 10.0, None, 3.0, -2.0]]  # on the hinge, and free
+    on, free = (Pose(np.tile(np.eye(3), (5, 1, 1)), np.full((5, 3), float(k))) for k in (0, 1))
+
+    def cue(frame: int, pose: Pose) -> PoseModel | None:
+        gain = gains[int(pose.translation[0])][frame]
+        return None if gain is None else PoseModel(np.zeros((6, 6)), np.zeros(6), gain)
+
+    track: Any = SimpleNamespace(tracked=np.ones(5, dtype=bool), poses=SimpleNamespace(pose=free))
+    assert tracked._as_well(on, track, cue) == 2 / 5

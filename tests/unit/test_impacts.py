@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from benchmarks.throws import Throw, fitted, measured
 from vid2phys.engine.systems.rigid_contact import ThrownBody
-from vid2phys.geometry import quat_from_rotvec
+from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
 from vid2phys.io.primitives import load_body
+from vid2phys.solvers import impacts
+from vid2phys.solvers.impact_problem import covariance_of, inverse
+from vid2phys.solvers.least_squares import NormalEquations
 from vid2phys.types import Array
 
 DT_S = 1.0 / 60.0
@@ -55,11 +60,36 @@ def test_a_ball_that_slides_ends_in_rolling_at_five_sevenths_of_its_speed() -> N
     assert states[-1, 11] == pytest.approx(states[-1, 7] / 0.03, rel=1e-3)
 
 
-def test_an_oblique_impact_changes_the_velocity_by_friction_times_the_normal_impulse() -> None:
-    ball = body("ball:d=60mm")
-    states = rolled(ball, state((0.0, 0.0, 0.031), (2.0, 0.0, -1.0)), 2, mu=0.1, restitution=0.5, gravity=0.0)
+def test_a_box_that_tumbles_keeps_its_angular_momentum_and_energy() -> None:
+    box = body("box:120x80x50mm")
+    inertia = np.asarray(box.shape.inertia_per_mass)
+    start = state((0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (3.0, -5.0, 2.0))
+    start[3:7] = quat_from_rotvec(np.array([0.4, -0.3, 0.8]))
+    states = rolled(box, start, 40, gravity=0.0)
+    rate = states[:, 10:13]  # in the body's axes
+    momentum = np.einsum("tij,tj->ti", matrix_from_quat(states[:, 3:7]), inertia * rate)
+    np.testing.assert_allclose(momentum, np.tile(momentum[0], (40, 1)), atol=2e-3 * np.linalg.norm(momentum[0]))
+    np.testing.assert_allclose((inertia * rate**2).sum(axis=1), (inertia * rate[0] ** 2).sum(), rtol=2e-3)
+    assert np.ptp(rate, axis=0).min() > 1.0  # it does tumble
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4, 2.2, -1.1])
+def test_an_oblique_impact_changes_the_velocity_by_friction_times_the_normal_impulse(angle: float) -> None:
+    ball, way = body("ball:d=60mm"), np.array([np.cos(angle), np.sin(angle)])
+    start = state((0.0, 0.0, 0.031), (*(2.0 * way), -1.0))
+    states = rolled(ball, start, 2, mu=0.1, restitution=0.5, gravity=0.0)
     assert states[-1, 9] == pytest.approx(0.5, rel=1e-6)
-    assert states[-1, 7] == pytest.approx(2.0 - 0.1 * 1.5, rel=1e-6)
+    assert states[-1, 7:9] == pytest.approx((2.0 - 0.1 * 1.5) * way, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4, 2.2, -1.1])
+def test_an_impact_that_grips_leaves_a_ball_rolling(angle: float) -> None:
+    """Friction of 0.9 stops the point that touches: by angular momentum about it, five sevenths of the speed stay."""
+    ball, way = body("ball:d=60mm"), np.array([np.cos(angle), np.sin(angle)])
+    start = state((0.0, 0.0, 0.031), (*(0.7 * way), -1.0))
+    states = rolled(ball, start, 2, mu=0.9, restitution=0.5, gravity=0.0)
+    assert states[-1, 7:9] == pytest.approx(5.0 / 7.0 * 0.7 * way, rel=1e-4, abs=1e-6)
+    assert states[-1, 10:13] == pytest.approx(5.0 / 7.0 * 0.7 / 0.03 * np.array([-way[1], way[0], 0.0]), abs=1e-3)
 
 
 def test_a_body_whose_origin_is_off_its_centre_of_mass_flies_about_this() -> None:
@@ -77,6 +107,32 @@ def test_a_body_whose_origin_is_off_its_centre_of_mass_flies_about_this() -> Non
     )
     velocity = np.array([0.0, 3.0 * 0.03, 0.0])
     assert centre == pytest.approx(centre[0] + np.outer(DT_S * np.arange(10), velocity), abs=1e-9)
+
+
+def test_what_the_clip_does_not_show_is_known_as_little_as_without_it() -> None:
+    shown, hidden = np.array([2.0, 1.0]) / np.sqrt(5.0), np.array([-1.0, 2.0]) / np.sqrt(5.0)
+    covariance = covariance_of(NormalEquations(np.zeros(2), 5.0 * np.outer(shown, shown)))
+    assert shown @ covariance @ shown == pytest.approx(1.0 / 5.01)
+    assert hidden @ covariance @ hidden == pytest.approx(1.0 / 0.01)
+
+
+def test_a_direction_without_information_has_a_large_and_finite_variance() -> None:
+    found = inverse(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    hidden, shown = np.sqrt(0.5) * np.array([1.0, 1.0]), np.sqrt(0.5) * np.array([1.0, -1.0])
+    assert hidden @ found @ hidden == pytest.approx(1.0 / (1e-13 * 2.0), rel=1e-3)
+    assert shown @ found @ shown == pytest.approx(0.5, rel=0.05)  # what is left of 1e12 by rounding
+
+
+@pytest.mark.parametrize(("most", "is_open"), [(0.5, True), (0.3, False)])
+def test_friction_is_open_where_twice_as_much_explains_the_clip(
+    monkeypatch: pytest.MonkeyPatch, most: float, is_open: bool
+) -> None:
+    """The clip is explained by friction from 0.15 to `most`; the fit ends at 0.2."""
+    monkeypatch.setattr(impacts, "with_fixed", lambda whole, motion, values: (np.exp(values["mu"]), motion))
+    monkeypatch.setattr(impacts, "descended", lambda mu, _: SimpleNamespace(cost=0.0 if 0.15 < mu < most else 100.0))
+    whole = SimpleNamespace(parameters=SimpleNamespace(free_names=("restitution", "mu")))
+    minimum = SimpleNamespace(point=SimpleNamespace(theta=np.log([0.9, 0.2])), cost=0.0)
+    assert impacts._is_open(whole, minimum) == is_open  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

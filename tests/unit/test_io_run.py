@@ -288,3 +288,14 @@ def test_a_run_that_is_interrupted_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fill()
     assert not (tmp_path / "mine").exists()
+
+
+def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    (out / "frames").mkdir(parents=True)
+    for name in (run._LOCK, "half.json", "frames/1.png"):
+        (out / name).write_text("")
+    with run.new_run("identify", out) as folder:
+        assert [path.name for path in folder.iterdir()] == [run._LOCK]
+        (folder / "result.json").write_text("{}")
+    assert [path.name for path in out.iterdir()] == ["result.json"]

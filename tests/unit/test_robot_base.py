@@ -16,7 +16,9 @@ from vid2phys.engine.systems.articulated import Articulated
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.move import parse_move
 from vid2phys.io.robot import Robot, parse_robot
+from vid2phys.tracking.articulated import base_pose
 from vid2phys.tracking.articulated.base_pose import BaseEstimate, BasePoseConfig, fitted_base, searched_shift
+from vid2phys.tracking.articulated.silhouette_fit import Fit
 from vid2phys.tracking.articulated.silhouette_search import SilhouetteSearchConfig
 from vid2phys.tracking.articulated.silhouette_tracker import observation_of_nothing
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
@@ -85,6 +87,23 @@ def test_edges_tell_a_wrong_base_from_the_right_one(filmed: tuple[Clip, Camera, 
     estimate = fitted_base(clip, camera, shifted, tracked(shifted, clip.times_s, motion), shift=-SHIFT)
     assert estimate is not None
     np.testing.assert_allclose(estimate.unrotated().moved[[0, 2]], -SHIFT[[0, 2]], atol=0.006)
+
+
+@pytest.mark.parametrize(
+    ("shift_m", "alike"),
+    [
+        ((0.0, 0.0, 0.0), 1.0),
+        ((0.03, 0.0, 0.0), np.exp(-0.5)),
+        ((0.0, 0.0, 0.12), np.exp(-0.5)),  # along the line of sight, where four times as much is one deviation
+        ((0.03, -0.06, 0.12), np.exp(-3.0)),
+    ],
+)
+def test_shifts_agree_within_three_centimetres(shift_m: tuple[float, ...], alike: float) -> None:
+    place, way = np.array([0.4, -0.2, 0.9]), np.array([0.0, 0.0, 1.0])
+    a, b = (Fit(np.append(at, 0.7), 10.0, 0.9, None) for at in (place, place + shift_m))
+    config = BasePoseConfig()
+    assert base_pose._alike(a, b, way, config) == pytest.approx(alike)
+    assert base_pose._votes(a, [[b], [b, a]], way, config) == pytest.approx(10.0 * (alike + 1.0))
 
 
 def test_the_option_moves_the_base_as_the_estimate() -> None:

@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from tests.moving_box import CAMERA, box_clip, box_mesh, box_poses, wall
+from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
@@ -19,7 +20,7 @@ from vid2phys.report.overlay import write_preview
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.foreground_edges import edge_places
-from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.silhouette import Drawing, draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses, regions
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground, color_density
@@ -124,6 +125,16 @@ def test_edges_lie_where_the_foreground_ends() -> None:
     np.testing.assert_allclose(points[:, 0] + mean, 30.5, atol=0.3)
 
 
+def test_the_region_of_most_evidence_comes_first_and_weak_ones_are_dropped() -> None:
+    log_ratio = np.full((120, 160), -1.0, np.float32)
+    log_ratio[10:50, 20:60] = 0.5  # 800 nats
+    log_ratio[80:100, 100:120] = 4.0  # 1600 nats on a quarter of the area
+    log_ratio[80:100, 20:40] = 0.01  # 4 nats
+    (first, small), (second, large) = regions(log_ratio)
+    np.testing.assert_allclose([first, second], [[109.5, 89.5], [39.5, 29.5]])
+    assert (small, large) == (20.0, 40.0)
+
+
 def test_a_silhouette_is_where_its_pose_puts_the_body() -> None:
     silhouettes = Silhouettes.of(MESH)
     for n in (3, 700, 2900):
@@ -132,6 +143,19 @@ def test_a_silhouette_is_where_its_pose_puts_the_body() -> None:
         rows, columns = np.nonzero(mask)
         np.testing.assert_allclose([columns.mean(), rows.mean()], middle, atol=1.0)
         assert np.sqrt(mask.sum()) == pytest.approx(side, rel=0.04)
+
+
+def test_a_drawing_lies_on_the_tangent_of_the_lens_at_its_middle() -> None:
+    camera = replace(CAMERA, distortion=np.array([-0.3, 0.1, 0.01, -0.02]))
+    drawing = Drawing(np.zeros((40, 60), np.float32), 300.0, np.array([50.0, 80.0]))
+    to_frame, middle, step = drawing.to_frame(camera), np.array([30.0, 20.0]), 1e-3
+
+    def seen(place: np.ndarray) -> np.ndarray:
+        return bearings_to_pixels(camera, (place + drawing.corner) / drawing.focal)
+
+    slope = np.column_stack([(seen(middle + way) - seen(middle - way)) / (2.0 * step) for way in step * np.eye(2)])
+    np.testing.assert_allclose(to_frame[:, :2], slope, atol=1e-6)
+    np.testing.assert_allclose(to_frame @ np.append(middle, 1.0), seen(middle), atol=1e-9)
 
 
 def test_true_poses_are_proposed_and_fitted(filmed: tuple[Clip, Pose]) -> None:

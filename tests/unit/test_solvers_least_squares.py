@@ -105,3 +105,29 @@ def test_the_weights_of_students_t_are_the_slope_of_its_cost() -> None:
         move = step * np.eye(3)[k]
         slope = (student_cost(mean + move, count) - student_cost(mean - move, count)) / (2.0 * step)
         assert slope == pytest.approx(0.5 * count[k] * student_weights(mean)[k], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ends", "refined", "lowest"),
+    [
+        ([2.0, 1.0, 1.02, 0.5], 3, 1.0),  # two of three agree
+        ([1.0, 1.02, 0.5, 0.9, 0.52, 0.1], 5, 0.5),  # after two, a third is tried; later the lowest counts
+        ([2.0, 0.01, 1.0], 2, 0.01),  # as good as no cost at all
+        ([float(20 - n) for n in range(14)], 12, 9.0),  # twelve at most
+    ],
+)
+def test_starts_are_refined_until_two_agree(
+    monkeypatch: pytest.MonkeyPatch, ends: list[float], refined: int, lowest: float
+) -> None:
+    tried: list[int] = []
+
+    def ended(problem: object, start: int, settings: Settings) -> Minimum[int]:
+        tried.append(start)
+        return Minimum(start, ends[start], 1, Status.CONVERGED)
+
+    monkeypatch.setattr(least_squares, "minimize", ended)
+    order = np.random.default_rng(0).permutation(len(ends) + 1)  # starts in this order; the last cannot be computed
+    costs = np.append(np.arange(len(ends)), np.inf)[order]
+    starts = [int(cost) if np.isfinite(cost) else -1 for cost in costs]
+    assert least_squares.multistart(Rosenbrock(), starts, costs).cost == lowest  # type: ignore[type-var]
+    assert tried == list(range(refined))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.unit.test_ambiguous_poses import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import cyclic
+from vid2phys.tracking import symmetry_evidence as evidence
+from vid2phys.tracking.cues import ALL_CUES
 from vid2phys.tracking.detectors.network import Detections
 from vid2phys.tracking.hypotheses import scored
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence
@@ -52,3 +57,23 @@ def test_exact_symmetries_and_small_bodies_are_not_looked_at() -> None:
     for shape, diameter_px in ((exact, 100.0), (SHAPE, 30.0)):
         seen = seen_as(TRUTH[0], diameter_px=diameter_px)
         assert not scored(symmetry_evidence([photograph()], [0], seen, CAMERA, SOLID, shape)).any()
+
+
+def test_elements_are_rotations_about_the_centre_of_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that a symmetry element rotated first is where it was, at the pose that the element leads to."""
+    starts: list[Pose] = []
+
+    def fitted(*given: Any, prior: Array) -> Any:
+        starts.append(given[3])
+        return SimpleNamespace(pose=given[3])
+
+    monkeypatch.setattr(evidence, "fit_contour", fitted)
+    monkeypatch.setattr(evidence.PoseScorer, "explained", lambda *_: 0.0)
+    center, points = np.array([0.1, -0.05, 0.02]), np.random.default_rng(0).normal(size=(5, 3))
+    pose = Pose(TRUTH[0], TRUTH[1])
+    shape: Any = SimpleNamespace(rotations=SHAPE.rotations, center=center)
+    evidence._edge_nats(photograph(), CAMERA, SOLID, pose, shape, ALL_CUES)
+    assert len(starts) == len(shape.rotations)
+    for start, element in zip(starts, shape.rotations, strict=True):
+        rotated = (points - center) @ element.T + center
+        np.testing.assert_allclose(start.apply(rotated), pose.apply(points), atol=1e-12)

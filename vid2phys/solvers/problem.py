@@ -163,8 +163,8 @@ def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
 def _hold_integral(actions: Actions, times_s: Array) -> Array:
     """Return the integral of the zero-order hold up to each time, [N, M]; first and last values hold beyond the
     ends."""
-    ends = np.concatenate([[min(times_s[0], actions.times_s[0]) - 1.0], actions.times_s[1:], [times_s[-1] + 1.0]])
-    ends[-1] = max(ends[-1], actions.times_s[-1] + 1.0)
+    first, last = min(times_s[0], actions.times_s[0]) - 1.0, max(times_s[-1], actions.times_s[-1]) + 1.0
+    ends = np.concatenate([[first], actions.times_s[1:], [last]])
     cumulative = np.vstack(
         [np.zeros(actions.values.shape[1]), np.cumsum(np.diff(ends)[:, None] * actions.values, axis=0)]
     )

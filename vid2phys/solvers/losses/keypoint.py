@@ -7,7 +7,6 @@ Limits: measured coordinates of articulated and modal bodies have no gradients; 
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,7 +40,7 @@ class KeypointLoss(BatchedMotionLoss, Loss):
         self._roots = torch.from_numpy(whitening(self.problem))
         self._used = torch.from_numpy(seen.used)
         self._count = torch.from_numpy(Errors.of(seen).used.sum(axis=1))
-        self._seen = torch.from_numpy(np.where(seen.used[..., None], seen.bearings, 0.0))
+        self._seen = torch.from_numpy(seen.bearings)
         self._measured = seen.configuration
         self._to_camera = torch.from_numpy(invert_transform(self.problem.camera_to_world))
 

@@ -1,0 +1,155 @@
+"""A fit of a body's vertices to its motion, with distances from its true places in the part of lines.
+
+The body's free vertices slow down by drag, x' = v, v' = -d v, for which there is a closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vid2phys.errors import SimulationError
+from vid2phys.solvers import vertex_fit
+from vid2phys.solvers.vertex_fit import START_VELOCITY, Started, fit, robust_covariance
+from vid2phys.types import Array, Parameter, Parameters
+
+TRUTH = {"drag": 3.0, "start_velocity_x": 0.1, "start_velocity_y": 0.8, "start_velocity_z": -0.2}
+STD_M, FRAMES, FPS = 1e-3, 10, 60.0
+
+
+class Sliding:
+    """Four vertices, of which one is clamped. A state is all places, then all velocities."""
+
+    rest_m = np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.0, 0.1, 0.0]])
+    free = np.array([0.0, 1.0, 1.0, 1.0])
+    control_names = ()
+
+    def longest_step_s(self, vector: Array) -> float:
+        return 1.0
+
+    def state(self, positions: Array, velocities: Array) -> Array:
+        return np.concatenate([each.reshape(*each.shape[:-2], -1) for each in (positions, velocities)], axis=-1)
+
+    def positions(self, states: Array) -> Array:
+        return states[..., :12].reshape(*states.shape[:-1], 4, 3)
+
+    def velocities(self, states: Array) -> Array:
+        return states[..., 12:].reshape(*states.shape[:-1], 4, 3)
+
+
+def simulate(system: Any, start: Array, controls: Array, vector: Array, dt_s: Array, *, substeps: int) -> Array:
+    """Return states [B, T + 1, 24] by the closed form."""
+    drag, time_s = vector[:, :1, None, None], np.concatenate([[0.0], np.cumsum(dt_s)])[None, :, None, None]
+    place, velocity = system.positions(start)[:, None], system.velocities(start)[:, None]
+    gone = np.exp(-drag * time_s)
+    return system.state(place + velocity * (1.0 - gone) / drag, velocity * gone)
+
+
+@pytest.fixture(autouse=True)
+def closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vertex_fit, "simulate", simulate)
+
+
+@dataclass
+class Places:
+    """Distances of all vertices from their true places, in the part of lines across contours."""
+
+    truth: Array
+
+    def __post_init__(self) -> None:
+        self.frame = np.repeat(np.arange(len(self.truth)), self.truth[0].size)
+        self.std = np.full(self.truth.size, STD_M)
+
+    def residuals(self, positions: Array) -> Array:
+        return (positions - self.truth).reshape(len(positions), -1) / STD_M
+
+
+@dataclass
+class Known:
+    """Frames whose lines are the true places, and whose overlap falls with the distance from them."""
+
+    truth: Array
+    learned: list[int] = field(default_factory=list)
+
+    def lines(self, positions: Array, reach_share: float) -> Any:
+        return Places(self.truth[: len(positions)])
+
+    def overlaps(self, positions: Array) -> Array:
+        return np.exp(-np.abs(positions - self.truth[: len(positions)]).mean(axis=(1, 2)) / 0.01)
+
+    def learn(self, positions: Array, rows: Sequence[int]) -> None:
+        self.learned.append(len(rows))
+
+
+def started(**values: float) -> Started:
+    parameters = Parameters((Parameter("drag", "1/s", 1.0, 1e-3, 100.0, "log"), *START_VELOCITY))
+    system: Any = Sliding()
+    return Started(system, parameters.with_values(values).with_free(tuple(TRUTH)), np.arange(FRAMES) / FPS)
+
+
+def true_places() -> Array:
+    true = started(**TRUTH)
+    return true.positions(true.parameters.free_vector(), FRAMES)
+
+
+def test_drag_and_velocity_of_a_sheet_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the starts cannot be simulated."""
+    begin, frames, whole = started(drag=10.0), Known(true_places()), vertex_fit._round
+
+    def fails(started: Started, frames: Any, values: Array, *rest: Any) -> Array:
+        if started.parameters.fitted_at(values)["drag"].value > 29.0:
+            raise SimulationError("not finite")
+        return whole(started, frames, values, *rest)
+
+    monkeypatch.setattr(vertex_fit, "_round", fails)
+    found = fit(begin, begin, frames)
+    values = begin.parameters.fitted_at(found.values)
+    assert {name: values[name].value for name in TRUTH} == pytest.approx(TRUTH, rel=1e-4)
+    assert found.converged
+    assert found.misfit < 1e-3
+    assert np.abs(found.moved).max() < 1e-3  # the finer mesh is the same one
+    np.testing.assert_allclose(begin.system.positions(found.states), frames.truth, atol=1e-6)
+    assert frames.learned == [3, 4, 6, FRAMES]
+
+
+def test_without_a_start_that_can_be_simulated_there_is_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vertex_fit, "_starts", lambda _: [])
+    with pytest.raises(SimulationError, match="no start follows the clip"):
+        fit(started(), started(), Known(true_places()))
+
+
+def test_all_vertices_but_clamped_ones_start_with_the_velocity() -> None:
+    places = true_places()
+    gone = (1.0 - np.exp(-3.0 * np.arange(FRAMES) / FPS)) / 3.0
+    way = gone[:, None, None] * np.array([0.1, 0.8, -0.2]) * Sliding.free[:, None]
+    np.testing.assert_allclose(places, Sliding.rest_m + way, atol=1e-12)
+
+
+@pytest.mark.parametrize(("count", "horizons"), [(3, [3]), (4, [3, 4]), (10, [3, 4, 6, 10]), (12, [3, 4, 6, 10, 12])])
+def test_horizons_grow_by_half_to_all_frames(count: int, horizons: list[int]) -> None:
+    assert vertex_fit._horizons(count) == horizons
+
+
+def test_starts_vary_one_parameter_at_a_time() -> None:
+    parameters = started(drag=0.3, start_velocity_x=0.5).parameters
+    starts = [parameters.fitted_at(each) for each in vertex_fit._starts(parameters)]
+    assert [each["drag"].value for each in starts] == pytest.approx([0.3, 0.9, 0.1])
+    assert [each["start_velocity_x"].value for each in starts] == pytest.approx([0.5] * 3)
+
+
+def test_errors_that_frames_share_widen_the_covariance() -> None:
+    """Of the mean of 40 frames with 50 lines each: frames of one block have one error, of standard deviation 2."""
+    rng, frame = np.random.default_rng(0), np.repeat(np.arange(40), 50)
+    ones, deviations = np.ones((len(frame), 1)), []
+    for _ in range(200):
+        shared = 2.0 * rng.normal(size=20)[frame // 2]
+        null, degrees = robust_covariance(shared, ones, frame, 40)
+        deviations.append(null.covariance[0, 0])
+    assert degrees == 11.0  # 12 blocks, one unknown
+    assert np.mean(deviations) == pytest.approx(4.0 / 20.0, rel=0.15)
+    white, _ = robust_covariance(rng.choice([-1.0, 1.0], len(frame)), ones, frame, 40)
+    assert white.covariance[0, 0] >= 1.0 / len(frame) - 1e-12
