@@ -62,7 +62,7 @@ class SurfacesConfig:
     texture_px: float = 4.0
     """Largest edge of a small face of a texture, px."""
     most_faces: int = 3000
-    """Largest number of small faces, about."""
+    """Largest number of small faces where faces are compact; long and thin ones become several times as many."""
     plain_frames: float = 2.0
     """Number of frames as which the prior counts that a small face has its part's colour."""
 
