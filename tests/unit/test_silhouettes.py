@@ -204,6 +204,8 @@ def test_the_first_frame_is_shown_before_all_are_tracked(filmed: tuple[Clip, Pos
     mask = _mask(poses[i]).astype(np.uint8)
     edge = (mask > 0) & (cv2.erode(mask, np.ones((3, 3))) == 0)
     assert drawn[edge].mean() > 0.8
+    write_preview(tmp_path / "unposed.png", clip, replace(IN_WORLD, camera_to_world=None), MESH, i, pose)
+    np.testing.assert_array_equal(cv2.imread(str(tmp_path / "unposed.png")), image)
 
 
 def test_upright_poses_are_preferred_where_the_system_is_upright() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import Detections
+from vid2phys.tracking.mesh_tracker import DEFAULTS, _by_elements
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[420.0, 0.0, 101.0], [0.0, 400.0, 88.0], [0.0, 0.0, 1.0]]), 200, 180)
@@ -64,6 +68,23 @@ def test_colours_find_the_orientation_under_any_label(seed: int, finger: bool) -
     poses = known_pose(Pose((rotation @ GROUP[label])[None, None], PLACE[None, None]))
     nats = paint.evidence(_seen(poses), [cast(rotation, rng, finger)], CAMERA)[0, 0]
     assert int(np.argmax(nats)) == label
+    assert np.sort(nats)[-2] < -2.0
+
+
+def test_a_texture_tells_under_which_element_a_track_has_the_body() -> None:
+    rng, label = np.random.default_rng(7), 5
+    rotation = matrix_from_rotvec(rng.normal(size=3))
+    mesh = painted_cube(BLOCKS)
+    paint = SurfaceTexture.of(mesh, GROUP, np.zeros(3))
+    assert paint is not None
+    track: Any = SimpleNamespace(
+        tracked=np.array([True, False, True]),
+        poses=SimpleNamespace(pose=Pose(np.tile(rotation @ GROUP[label], (3, 1, 1)), np.tile(PLACE, (3, 1)))),
+    )
+    frames: Any = [cast(rotation, rng, finger=False) for _ in range(3)]
+    nats = _by_elements(frames, CAMERA, mesh, paint, track, DEFAULTS)
+    assert int(np.argmax(nats)) == label
+    assert nats[label] == 0.0
     assert np.sort(nats)[-2] < -2.0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,7 @@ def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int
     Args:
         path: of the image.
         clip: that the frame is from.
-        camera: of the clip, with a pose in the world.
+        camera: of the clip, with or without a pose in the world.
         mesh: in body axes.
         index: of the frame.
         pose: camera_from_body.
@@ -108,6 +108,7 @@ def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int
 
     camera = camera.at(index)
     to_world = np.eye(4) if camera.camera_to_world is None else np.asarray(camera.camera_to_world)
+    camera = replace(camera, camera_to_world=to_world)
     place = lambda points: pose.apply(points) @ to_world[:3, :3].T + to_world[:3, 3]  # noqa: E731
     view = project_vertices(camera, place(mesh.vertices))
     ends = np.concatenate([np.zeros((1, 3)), 0.8 * mesh.radius_m * np.eye(3)])

@@ -35,7 +35,7 @@ from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, under_element
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.cues.texture import SurfaceTexture, soft_view
+from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
@@ -242,7 +242,36 @@ def _by_texture(
 ) -> Track | None:
     """Return the track as the texture refines and completes it; None where the texture explains too few frames."""
     refined, explained = refine_texture(frames, camera, mesh, texture, track, calibration)
-    return refined.without(refined.tracked & ~explained) if explained.mean() > config.textured_share else None
+    if explained.mean() <= config.textured_share:
+        return None
+    kept = refined.without(refined.tracked & ~explained)
+    of_texture = _by_elements(frames, camera, mesh, texture, kept, config)
+    return replace(kept, branch_log_likelihood=kept.branch_log_likelihood + of_texture)
+
+
+def _by_elements(
+    frames: FrameStore, camera: Camera, mesh: Mesh, texture: SurfaceTexture, track: Track, config: MeshTrackerConfig
+) -> Array:
+    """Return the evidence [G] of the texture for the poses of a track under each symmetry element, nats."""
+    tracked = np.flatnonzero(track.tracked)
+    rows = tracked[evenly(len(tracked), config.element_frames)]
+    each = np.array(
+        [
+            texture.element_nats(_shown(frames[i], camera.at(i), mesh, texture, track.poses.pose[i], config))
+            for i in rows.tolist()
+        ]
+    )
+    total = np.maximum(each - each.max(axis=1, keepdims=True), -config.most_nats).sum(axis=0)
+    return np.asarray(total / TEMPERATURES.symmetry)
+
+
+def _shown(
+    frame: Image, camera: Camera, mesh: Mesh, texture: SurfaceTexture, pose: Pose, config: MeshTrackerConfig
+) -> Shown:
+    """Return the colours of the body that a frame shows at a pose."""
+    place = direction_and_size(pose.translation, mesh.radius_m)
+    view = make_view(camera, place[0], float(place[1]), config.texture_px)
+    return texture.shown(view, soft_view(frame, camera, view, texture.config), pose)
 
 
 def _with_fits(
@@ -480,9 +509,7 @@ class MeshTracker:
         """Return the evidence [G] of the texture for a fit under each symmetry element, nats; zeros without texture."""
         if self.texture is None:
             return np.zeros(len(self.shape.rotations))
-        place = direction_and_size(fit.pose.translation, self.mesh.radius_m)
-        view = make_view(self.camera, place[0], float(place[1]), self.config.texture_px)
-        shown = self.texture.shown(view, soft_view(frame, self.camera, view, self.texture.config), fit.pose)
+        shown = _shown(frame, self.camera, self.mesh, self.texture, fit.pose, self.config)
         each = self.texture.element_nats(shown)
         return each + shown.explained(self.texture.colors[int(np.argmax(each))])[1]
 
