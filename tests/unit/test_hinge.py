@@ -199,7 +199,8 @@ def test_angles_of_all_frames_follow_those_of_some(monkeypatch: pytest.MonkeyPat
     tracked = object.__new__(HingeImages)
     vars(tracked).update(frames=range(21), config=config)
     rows, start = np.array([0, 10, 20]), HingeStart(hinge(), np.sin(np.arange(21.0)), 1.0)
-    monkeypatch.setattr(HingeImages, "_round", lambda _, at, angles, rows, cue, step: (at, angles + 0.01 * rows, 0.0))
+    stepped = lambda _, at, angles, rows, cue, most: SimpleNamespace(hinge=at, angles=angles + 0.01 * rows)  # noqa: E731
+    monkeypatch.setattr(HingeImages, "_stepped", stepped)
     monkeypatch.setattr(HingeImages, "finer", lambda _, found, rows: Candidate(found, 0.0))
     found = tracked.by_edges(start, rows).start
     np.testing.assert_allclose(found.angles, start.angles + 0.1 * np.arange(21))
@@ -211,7 +212,8 @@ def test_a_hinge_explains_frames_as_well_within_a_share_and_where_something_show
     gains = [[10.0, 5.0, None, None, -1.0], [10.5, 10.0, None, 3.0, -2.0]]  # on the hinge, and free
     on, free = (Pose(np.tile(np.eye(3), (5, 1, 1)), np.full((5, 3), float(k))) for k in (0, 1))
 
-    def cue(frame: int, pose: Pose) -> PoseModel | None:
+    def cue(frame: int, pose: Pose, *, gain_only: bool) -> PoseModel | None:
+        assert gain_only
         gain = gains[int(pose.translation[0])][frame]
         return None if gain is None else PoseModel(np.zeros((6, 6)), np.zeros(6), gain)
 

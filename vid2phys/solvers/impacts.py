@@ -39,6 +39,7 @@ from vid2phys.solvers.impact_problem import (
     misfit_of,
     with_fixed,
 )
+from vid2phys.solvers.intervals import between_ends
 from vid2phys.solvers.least_squares import Minimum, Settings, student_weights
 from vid2phys.types import Array, Parameters
 
@@ -164,10 +165,7 @@ def _different(ends: Sequence[_End]) -> list[_End]:
 def _between(ends: Sequence[_End]) -> Array:
     """Return the covariance [P, P] of theta about the best of several ends, which count by their evidence."""
     evidence = np.array([end[0] for end in ends])
-    theta = np.array([end[2].theta for end in ends])
-    share = np.exp((evidence - evidence.max()) / _UNSURE)
-    off = theta - theta[int(evidence.argmax())]
-    return np.asarray((share[:, None] * off).T @ off / share.sum())
+    return between_ends(np.array([end[2].theta for end in ends]), evidence / _UNSURE)
 
 
 def _node_frames(system: ThrownBody, poses: FramePoses, lengths_s: Array, gravity: float) -> NDArray[np.int64]:

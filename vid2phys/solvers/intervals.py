@@ -114,6 +114,17 @@ def posterior(parameters: Parameters, found: tuple[Estimate, ...], covariance: A
     )
 
 
+def between_ends(theta: Array, evidence: Array) -> Array:
+    """Return the covariance [P, P] of the ends of several searches about the best one.
+
+    Args:
+        theta: [E, P] parameters of the ends.
+        evidence: [E] of the ends, by which each counts, nats.
+    """
+    off, share = theta - theta[int(evidence.argmax())], np.exp(evidence - evidence.max())
+    return np.asarray((share[:, None] * off).T @ off / share.sum())
+
+
 def _as_nuisance(estimate: Estimate) -> Estimate:
     if estimate.source != "fitted":
         return estimate

@@ -147,7 +147,8 @@ def adjusted(
         fixed: whether the axis stays where it is in the body.
     """
     before = hinge.poses(angles).translation[:, 2] > 0.0
-    slopes = np.where(before[:, None, None], np.nan_to_num(hinge.slopes(angles)), 0.0)
+    with np.errstate(invalid="ignore"):  # of a body that a step takes behind the camera
+        slopes = np.where(before[:, None, None], np.nan_to_num(hinge.slopes(angles)), 0.0)
     joint = np.swapaxes(slopes, -1, -2) @ information @ slopes
     gradient = (np.swapaxes(slopes, -1, -2) @ pull[..., None])[..., 0]
     own = 1.0 / np.maximum(joint[:, SIZE, SIZE], 1e-12)

@@ -106,7 +106,8 @@ def track_hinge(
     """
     report = progress or (lambda share: None)
     frames = FrameStore.of(clip)
-    starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m, principal_axes(mesh))
+    axes = principal_axes(mesh)
+    starts = hinge_starts(track.poses.pose[track.tracked], shape, mesh.radius_m, axes)
     rows = np.flatnonzero(track.tracked)
     every = [_in_all_frames(start, rows, len(frames)) for start in starts]
     images = HingeImages.of(frames, camera, mesh, track, config)
@@ -122,7 +123,7 @@ def track_hinge(
     for start in rolled_starts(best.start, shape, mesh.vertices):
         found += [small.finer(start, some), small.by_edges(start, some)]
     best = max(found, key=lambda each: each.gain)
-    found += small.squared(best.start, some, principal_axes(mesh), shape.center)
+    found += small.squared(best.start, some, axes, shape.center)
     best = max(found, key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
@@ -196,9 +197,11 @@ class HingeImages:
         """Return the hinge that edges in some frames, then the surfaces, lead to from a start, and their evidence."""
         hinge, angles = start.hinge, start.angles[rows]
         for reach in self.config.reaches:
-            hinge, angles, _ = self._round(hinge, angles, rows, partial(self._by_foreground, reach=reach), 0.3)
+            step = self._stepped(hinge, angles, rows, partial(self._by_foreground, reach=reach), 0.3)
+            hinge, angles = step.hinge, step.angles
         for _ in range(self.config.start_rounds):
-            hinge, angles, _ = self._round(hinge, angles, rows, self._by_contour, 0.1)
+            step = self._stepped(hinge, angles, rows, self._by_contour, 0.1)
+            hinge, angles = step.hinge, step.angles
         later = np.interp(np.arange(len(self.frames)), rows, angles - start.angles[rows])
         return self.finer(HingeStart(hinge, start.angles + later, start.agreement), rows)
 
@@ -268,24 +271,23 @@ class HingeImages:
         """Return the share of frames whose surfaces the poses [T] on a hinge explain as well as the free track."""
         tracked = np.flatnonzero(track.tracked)
         rows = tracked[evenly(len(tracked), self.config.start_frames)].tolist()
-        on, free = ([(cue(i, at[i]) or NOTHING).gain for i in rows] for at in (poses, track.poses.pose))
+        on, free = ([(cue(i, at[i], gain_only=True) or NOTHING).gain for i in rows] for at in (poses, track.poses.pose))
         return float(np.mean([a > b - self.config.worse_share * abs(b) for a, b in zip(on, free, strict=True)]))
 
-    def _round(
-        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, most: float
-    ) -> tuple[Hinge, Array, float]:
-        """Return hinge and angles [n] of some frames after a step, and how far it moved the poses."""
-        step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=most)
-        return step.hinge, step.angles, step.moved
+    def _stepped(
+        self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, most: float, fixed: bool = False
+    ) -> Adjustment:
+        """Return the step of hinge and angles [n] that a cue states in some frames. most, fixed: as of `adjusted`."""
+        return adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=most, fixed=fixed)
 
     def _longer_round(
         self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue, fixed: bool = False
     ) -> tuple[Hinge, Array, float, float]:
-        """Return what `_round` does with the surfaces after a step of the best length, and the evidence there.
+        """Return hinge and angles [n] after a step of the best length, by how much one step moves, and the evidence.
 
         Pixels that disagree count less, so that a step by the quadratic models is too short where an edge is far off.
         """
-        step = adjusted(hinge, angles, *self._models(rows, hinge.poses(angles), cue), most=0.1, fixed=fixed)
+        step = self._stepped(hinge, angles, rows, cue, 0.1, fixed)
         found, most = (step.hinge, step.angles), self._gain(step.hinge, step.angles, rows, cue)
         for doubling in range(1, self.config.doublings + 1):
             further = step.longer(2.0**doubling)
@@ -340,8 +342,11 @@ class HingeImages:
         textured = plain.textured(shown, self.camera, poses)
 
         def left(body: Textured) -> float:
-            some = evenly(len(rows), self.config.texture_frames).tolist()
-            return sum(found.cost for k in some if (found := cue(int(rows[k]), poses[k], body=body)) is not None)
+            some, quick = (
+                evenly(len(rows), self.config.texture_frames).tolist(),
+                partial(cue, body=body, gain_only=True),
+            )
+            return sum((quick(int(rows[k]), poses[k]) or NOTHING).cost for k in some)
 
         body = textured if left(textured) < self.config.textured_share * left(plain) else plain
         return partial(cue, body=body)

@@ -76,8 +76,7 @@ def fit_impacts(
     of_springs = [name for name in options.fit if name in OF_SPRINGS]
     if of_springs:
         raise UsageError(f"--fit {','.join(of_springs)} of several clips", "one clip", "fit the clips one by one")
-    if options.method != "smoothing":
-        raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
+    require_smoothing(options)
     of_camera = [name for name in options.fit if name in NAMES]
     if of_camera:
         raise UsageError(
@@ -97,6 +96,12 @@ def fit_impacts(
         hidden,
     )
     return replace(whole, parameters=fitted.parameters), fitted
+
+
+def require_smoothing(options: FitOptions) -> None:
+    """Raise UsageError for another solver: contact is fitted after the smoothing."""
+    if options.method != "smoothing":
+        raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
 
 
 def joint_impacts(fits: Sequence[Fitted], fit: Sequence[str]) -> tuple[list[Fitted], list[str]]:

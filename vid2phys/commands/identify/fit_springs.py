@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.fit_impacts import require_smoothing
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.notes import warning
@@ -92,8 +93,7 @@ def _require_springs(options: FitOptions) -> None:
     """Raise UsageError for what is not fitted together with springs."""
     from vid2phys.engine.systems.rigid_contact import OF_SPRINGS
 
-    if options.method != "smoothing":
-        raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
+    require_smoothing(options)
     others = [name for name in options.fit if name not in (*OF_SPRINGS, _FRICTION)]
     if others:
         raise UsageError(
@@ -123,10 +123,9 @@ def _best(problem: Problem, ends: Sequence[Solution]) -> Solution:
 
 def _spread(ends: Sequence[Solution]) -> Array:
     """Return the covariance [P, P] of the ends about the best one; each end counts by its likelihood."""
-    loss = np.array([end.loss for end in ends])
-    values = np.array([end.parameters.free_vector() for end in ends])
-    off, share = values - values[int(loss.argmin())], np.exp(loss.min() - loss)
-    return np.asarray((share[:, None] * off).T @ off / share.sum())
+    from vid2phys.solvers.intervals import between_ends
+
+    return between_ends(np.array([end.parameters.free_vector() for end in ends]), -np.array([end.loss for end in ends]))
 
 
 def _in_mesh_axes(system: ThrownBody, solution: Solution) -> Solution:
