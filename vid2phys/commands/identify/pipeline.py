@@ -215,6 +215,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.mesh_tracker import track_mesh
+    from vid2phys.tracking.proportions import proportions
     from vid2phys.tracking.support import image_match
     from vid2phys.tracking.visibility import visibility
 
@@ -230,8 +231,9 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     frames = FrameStore.of(inputs.clip)
     tilt_std_rad = tilt_spread(inputs.system)
     found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
-    shown = visibility(found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh)
-    return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh), visibility=shown)
+    placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
+    match = image_match(found, frames, inputs.camera, inputs.mesh)
+    return replace(found, image_match=match, visibility=visibility(*placed), proportions=proportions(*placed))
 
 
 def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:

@@ -1,10 +1,11 @@
 """Doubt a track without a trained model where the clip does not show its poses, and name the likely reason.
 
 Each doubt compares one measured quantity with a threshold: silhouette and foreground overlap too little, the frames do
-not show the mesh (`tracking.support`), the body is blurred or partly hidden (`tracking.visibility`), or its orientation
-jumps (`tracking.steadiness`). `benchmarks.sweep` judges them.
+not show the mesh (`tracking.support`), the body is blurred or partly hidden (`tracking.visibility`), its edges ask for
+other proportions (`tracking.proportions`), or its orientation jumps (`tracking.steadiness`). `benchmarks.sweep` judges
+them.
 
-Limits: a wrong mesh whose silhouette moves as that of the body, such as a cube for a box of nearly its proportions.
+Limits: a wrong mesh whose proportions are within some per cent of those of the body.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side o
 MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
 MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
 BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
+OTHER_RATIO = 1.08  # proportions of body over those of mesh: right meshes have 1.00 to 1.05, others 1.12 and more
+OTHER_PX, OTHER_STDS = 1.5, 3.0  # least effect of it in a frame, px, and in its standard deviations
 NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
 
@@ -70,7 +73,19 @@ def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
         yield doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): {reason or other}")
     if shown is not None and reason is not None and (_is_blurred(shown) or shown.hidden > MOST_HIDDEN):
         yield doubt(reason)
+    yield from _of_proportions(inputs, tracked, reason)
     yield from _of_motion(inputs, tracked, reason)
+
+
+def _of_proportions(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
+    """Yield that the edges ask for a body of other proportions, with the likely reason."""
+    other = tracked.proportions
+    if other is None or other.off_px < OTHER_PX:
+        return
+    if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
+        got = f"the edges in the frames show a body that is {other.ratio:.2f} times as long beside its width"
+        likely = reason or "the mesh is not the object, or has other proportions"
+        yield doubt(f"{got} as the mesh '{inputs.mesh.name}': {likely}")
 
 
 def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
