@@ -55,6 +55,7 @@ from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
+from vid2phys.tracking.texture_learning import refine_by_learned_texture
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
@@ -181,8 +182,16 @@ def track_mesh(
             "a clip of the body of the mesh",
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
-    fits = [fit for i in good if (fit := found[i]) is not None]
-    track = _with_fits(track, good, fits, calibration, config)
+    fits = {int(i): fit for i in good if (fit := found[i]) is not None}
+    learned = None
+    if texture is None:
+        poses = {i: fit.pose for i, fit in fits.items()}
+        learned = refine_by_learned_texture(*(frames, camera, tracker.solid, tracker.foreground, poses, clip.times_s))
+    if learned is not None:
+        fits = {i: replace(fit, pose=learned[i]) for i, fit in fits.items()}
+    track = replace(
+        _with_fits(track, good, list(fits.values()), calibration, config), learned_texture=learned is not None
+    )
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
     track = replace(track, unsupported=refused.astype(np.int64))
     if texture is not None:

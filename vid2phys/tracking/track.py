@@ -29,7 +29,8 @@ class Track:
     rotations[g]^T, the chosen branch (g = 0) first. unsupported: indices of lost frames in which a pose was found that
     the image does not support (`support`). image_match: how well the images show the mesh, of a track by silhouettes
     (`support.image_match`); NaN where nobody asked. visibility, proportions: what the clip shows of the body, and how
-    its shape differs from the mesh, of such a track.
+    its shape differs from the mesh, of such a track. learned_texture: whether a texture that the mesh does not have
+    refined the poses (`texture_learning`).
     """
 
     observation: Observation
@@ -42,6 +43,7 @@ class Track:
     image_match: float = float("nan")
     visibility: Visibility | None = None
     proportions: Proportions | None = None
+    learned_texture: bool = False
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:

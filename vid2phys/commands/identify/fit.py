@@ -79,8 +79,8 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     """Fit a first time, choose the hypothesis, refine by pixels and fit again.
 
     refine: align the mesh to the pixels. This has no effect where the user gave keypoints, where the camera moves, or
-    on a textured mesh, whose track is already aligned to the texture. Returns None for a clip in which the body was
-    lost.
+    on a body with a texture, of its mesh or learned, to which its track is already aligned. Returns None for a clip in
+    which the body was lost.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.initialise import first_inputs, rigid_states
@@ -89,7 +89,8 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
         return None
     problem = problem_of(inputs, tracked)
     shape, static = inputs.shape, not inputs.camera.moves
-    refine = refine and static and shape is not None and inputs.mesh.texture is None
+    textured = inputs.mesh.texture is not None or tracked.learned_texture
+    refine = refine and static and shape is not None and not textured
     progress("fitting")
     detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
