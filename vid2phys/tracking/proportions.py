@@ -40,6 +40,8 @@ class ProportionsConfig:
     """Least number of frames with enough edges."""
     pose_std: tuple[float, ...] = (0.15, 0.15, 0.15, 0.02, 0.02, 0.06)
     """Standard deviations [6] of the tracked poses, in their local coordinates."""
+    rounds: int = 8
+    """Number of rounds in which frames that disagree with the others count less."""
     deformation_std: float = 0.2
     """Standard deviation of each entry of the deformation."""
     within_shares: tuple[float, ...] = (0.08, 0.04, 0.02)
@@ -96,16 +98,30 @@ def proportions(
     if len(known) < config.least_frames:
         return None
     information, pull = (np.stack(parts) for parts in zip(*known, strict=True))
-    own = np.eye(len(_PAIRS)) / config.deformation_std**2
-    total = information.sum(axis=0) + own
-    mean = np.linalg.solve(total, pull.sum(axis=0))
+    mean, covariance, left = _joint(information, pull, config)
     values, axes = np.linalg.eigh(_symmetric(mean))
     slope = np.outer(axes[:, -1], axes[:, -1]) - np.outer(axes[:, 0], axes[:, 0])
     along = np.array([(1.0 + (a != b)) * slope[a, b] for a, b in _PAIRS])
-    scatter = (pull - information @ mean) @ np.linalg.solve(total, along)
+    scatter = left @ (covariance @ along)
     off_m = np.linalg.norm((mesh.vertices - _middle(mesh)) @ axes * (values - values.mean()), axis=1).max()
     off_px = off_m * float(camera.K[0, 0]) / float(np.median(np.linalg.norm(poses.translation[rows], axis=1)))
     return Proportions(float(np.exp(values[-1] - values[0])), float(np.sqrt((scatter**2).sum())), float(off_px))
+
+
+def _joint(information: Array, pull: Array, config: ProportionsConfig) -> tuple[Array, Array, Array]:
+    """Return the deformation [6] of all frames, its stated covariance [6, 6], and what each frame pulls, [n, 6].
+
+    Some poses are wrong, as after a bounce. Frames that disagree count less (Cauchy).
+    """
+    weight = np.ones((len(pull), 1))
+    weak = np.eye(len(_PAIRS)) / config.deformation_std**2
+    for _ in range(config.rounds):
+        covariance = np.linalg.inv((weight[..., None] * information).sum(axis=0) + weak)
+        mean = covariance @ (weight * pull).sum(axis=0)
+        left = pull - information @ mean
+        squares = np.einsum("ni,ni->n", left, np.linalg.solve(information + weak, left[..., None])[..., 0])
+        weight = 1.0 / (1.0 + squares / max(float(np.median(squares)), 1e-12))[:, None]
+    return mean, covariance, weight * left
 
 
 def _middle(mesh: Mesh) -> Array:

@@ -31,8 +31,8 @@ FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side o
 MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
 MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
 BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
-OTHER_RATIO = 1.08  # proportions of body over those of mesh: right meshes have 1.00 to 1.05, others 1.12 and more
-OTHER_PX, OTHER_STDS = 1.5, 3.0  # least effect of it in a frame, px, and in its standard deviations
+OTHER_RATIO = 1.08  # of proportions of body and mesh: right meshes have 1.00 to 1.06, others 1.12 and more
+OTHER_PX, OTHER_STDS = 2.0, 3.0  # least effect of it in a frame, px (glare has 1 to 1.5), and in its deviations
 NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
 
