@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good tracks have 0 to 1.8, bad ones 2.2 to 7
+JUMP_DEG, JUMP_STEPS = 45.0, 5.0  # rotation between two frames that no motion has, deg and in usual rotations
 SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this reason
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
@@ -94,7 +95,12 @@ def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[s
     from vid2phys.tracking.steadiness import steadiness
 
     steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
-    if steady is None or steady.jitter_deg < STEADY_DEG:
+    if steady is None:
+        return
+    if steady.jump_deg > max(JUMP_DEG, JUMP_STEPS * steady.step_deg):
+        got = f"the orientation jumps by {steady.jump_deg:.0f} deg between two frames and stays there"
+        yield doubt(f"{got}: the body is found the wrong way round in part of the clip; look at the overlay")
+    if steady.jitter_deg < STEADY_DEG:
         return
     if reason is None and steady.step_deg > FAST_DEG:
         reason = f"it turns {steady.step_deg:.0f} deg a frame; film with more frames a second"
