@@ -27,7 +27,7 @@ from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
-from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts
+from vid2phys.commands.identify.silhouette_doubts import likely_reason, proportion_doubts, silhouette_doubts
 from vid2phys.commands.identify.unknown_torques import without_opposed
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
@@ -448,13 +448,15 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
         return silhouette_doubts(inputs, tracked)
+    notes = list(proportion_doubts(inputs, tracked))
     if quality > SURE_QUALITY:
-        return []
+        return notes
     return [
+        *notes,
         warning(
             f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its "
             "units, look at the overlay, or film closer"
-        )
+        ),
     ]
 
 

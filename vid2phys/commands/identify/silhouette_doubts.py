@@ -42,6 +42,17 @@ def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
     return list(islice(_doubts(inputs, tracked), 1))
 
 
+def proportion_doubts(inputs: Inputs, tracked: Track, reason: str | None = None) -> Iterator[str]:
+    """Yield that the edges ask for a body of other proportions, with the likely reason; also of a trained model."""
+    other = tracked.proportions
+    if other is None or other.off_px < OTHER_PX:
+        return
+    if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
+        got = f"the edges in the frames show a body that is {other.ratio:.2f} times as long beside its width"
+        likely = reason or "the mesh is not the object, or has other proportions"
+        yield doubt(f"{got} as the mesh '{inputs.mesh.name}': {likely}")
+
+
 def likely_reason(shown: Visibility | None) -> str | None:
     """Return why a clip may not show the poses of its body, in words; None where nothing is known to hinder it."""
     if shown is None:
@@ -74,19 +85,8 @@ def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
         yield doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): {reason or other}")
     if shown is not None and reason is not None and (_is_blurred(shown) or shown.hidden > MOST_HIDDEN):
         yield doubt(reason)
-    yield from _of_proportions(inputs, tracked, reason)
+    yield from proportion_doubts(inputs, tracked, reason)
     yield from _of_motion(inputs, tracked, reason)
-
-
-def _of_proportions(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
-    """Yield that the edges ask for a body of other proportions, with the likely reason."""
-    other = tracked.proportions
-    if other is None or other.off_px < OTHER_PX:
-        return
-    if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
-        got = f"the edges in the frames show a body that is {other.ratio:.2f} times as long beside its width"
-        likely = reason or "the mesh is not the object, or has other proportions"
-        yield doubt(f"{got} as the mesh '{inputs.mesh.name}': {likely}")
 
 
 def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
