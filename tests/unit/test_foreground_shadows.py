@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,9 @@ def test_without_shadows_all_that_is_darker_is_body(fall: list[np.ndarray]) -> N
 
 
 def test_the_shadow_of_a_body_says_that_the_body_is_darker(fall: list[np.ndarray]) -> None:
-    learned = Foreground.of(fall).learned({k: square(int(AT[k])) for k in range(0, COUNT, 3)})
+    masks = {k: square(int(AT[k])) for k in range(0, COUNT, 3)}
+    assert Foreground.of(fall).learned(masks).darkest_shadow == DEFAULTS.darkest_shadow  # of a body that may be bright
+    learned = replace(Foreground.of(fall), is_dark=True).learned(masks)
     assert learned.darkest_shadow == pytest.approx(DEFAULTS.at_contact * SHADOW, abs=0.03)
     ratio = learned.log_ratio(fall[16])
     assert on_body(ratio, 16) > 2.0
@@ -56,7 +60,7 @@ def test_the_shadow_of_a_body_says_that_the_body_is_darker(fall: list[np.ndarray
 
 def test_few_or_coloured_pixels_say_nothing_of_shadows() -> None:
     grey = np.full((DEFAULTS.shadow_pixels, 3), int(0.8 * _SAME), np.uint8)
-    assert _darkest_shadow(grey, DEFAULTS) == pytest.approx(0.6, abs=0.01)
+    assert _darkest_shadow(grey, DEFAULTS) == pytest.approx(0.8 * DEFAULTS.at_contact, abs=0.01)
     assert _darkest_shadow(grey[1:], DEFAULTS) == DEFAULTS.darkest_shadow
     coloured = grey + np.array([0, 20, 0], np.uint8)
     assert _darkest_shadow(coloured, DEFAULTS) == DEFAULTS.darkest_shadow

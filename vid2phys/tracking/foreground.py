@@ -49,7 +49,7 @@ class ForegroundConfig:
     """Cost of a shadow, nats."""
     darkest_shadow: float = 0.35
     """Least brightness in a shadow, as a share of the background's, while no pose is known."""
-    at_contact: float = 0.75
+    at_contact: float = 0.9
     """Brightness of a shadow at the body's contact, as a share of the darkest ones further away."""
     shadow_colors: float = 0.08
     """Largest difference of the brightnesses of three colours in a shadow."""
@@ -102,6 +102,7 @@ class Foreground:
         body: [4096] log density of the body's colours, or None while no pose is known.
         changed: [4096] log density of relative colours of what changes beside the body, or None likewise.
         darkest_shadow: least brightness in a shadow, as a share of the background's.
+        is_dark: whether the body may pass for a shadow, so that it matters how dark the clip's shadows are.
         config: settings.
     """
 
@@ -113,6 +114,7 @@ class Foreground:
     body: Array | None = None
     changed: Array | None = None
     darkest_shadow: float = DEFAULTS.darkest_shadow
+    is_dark: bool = False
     config: ForegroundConfig = DEFAULTS
 
     @staticmethod
@@ -183,7 +185,7 @@ class Foreground:
         changed = np.concatenate(beside)
         share = min(1.0, len(changed) / len(colors))
         density = color_density(changed, 0.0) + np.log(max(share, 1e-9))
-        darkest = _darkest_shadow(changed, config)
+        darkest = _darkest_shadow(changed, config) if self.is_dark else self.darkest_shadow
         return replace(self, background=background, noise=noise, body=body, changed=density, darkest_shadow=darkest)
 
     def log_ratio(self, frame: Image) -> NDArray[np.float32]:

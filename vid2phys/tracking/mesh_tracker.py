@@ -449,9 +449,9 @@ class MeshTracker:
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
         rows, found = self._taught_rows(), dict[int, list[Fit]]()
-        dark = self.foreground.body is None and self._passes_for_shadow(rows)
-        for k, share in enumerate(self.config.taught_shares):
-            found = {i: fits for i, fits in self._searched(rows, in_shadow=dark and k == 0).items() if fits}
+        self.foreground = replace(self.foreground, is_dark=self._passes_for_shadow(rows))
+        for share in self.config.taught_shares:
+            found = {i: fits for i, fits in self._searched(rows).items() if fits}
             self._learn({i: fits[0] for i, fits in found.items()}, share)
         return found
 
@@ -507,8 +507,9 @@ class MeshTracker:
 
         return float(np.median(list(side_by_side(share, rows)))) < self.config.least_lit_share
 
-    def _searched(self, rows: Sequence[int], in_shadow: bool = False) -> dict[int, list[Fit]]:
-        """Return the fits of a search in each of some frames. in_shadow: of two, see `_detected_in_shadow`."""
+    def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
+        """Return the fits of a search in each of some frames; of two, while a dark body may pass for its shadow."""
+        in_shadow = self.foreground.is_dark and self.foreground.body is None
 
         def search(i: int) -> list[Fit]:
             seen = self._seen(i)
