@@ -21,10 +21,14 @@ def bearing_of(angle: float, distance: float = 2.0) -> Array:
 
 
 class Detector:
-    """Detects the object at `truth` [T, 3]; it is not there where that is NaN. Scores are 0.5 unless given."""
+    """Detects the object at `truth` [T, 3] from a guess within 0.3 rad; it is not there where that is NaN.
+
+    Scores are 0.5 unless given. A search fails in `unsearchable` frames.
+    """
 
     radius_m = RADIUS_M
     background = None
+    unsearchable = ()
 
     def __init__(self, truth: Array, scores: dict[int, float] | None = None) -> None:
         self.truth, self.scores, self.index = truth, scores or {}, np.zeros(0, dtype=np.int64)
@@ -38,18 +42,24 @@ class Detector:
         (i,) = self.index.tolist()
         self.searched.append(i)
         place = self.truth[i]
-        return None if np.isnan(place[0]) else ObjectDetection(place, 0.8, self.scores.get(i, 0.5))
+        return (
+            None
+            if np.isnan(place[0]) or i in self.unsearchable
+            else ObjectDetection(place, 0.8, self.scores.get(i, 0.5))
+        )
 
     def detect(self, frames: list[Any], guesses: Array) -> Any:
         rows = self.index.tolist()
         self.detected.append(rows)
+        ways = np.sum(guesses * self.truth[rows], axis=1)
+        self.near = ways > np.cos(0.3) * np.linalg.norm(guesses, axis=1) * np.linalg.norm(self.truth[rows], axis=1)
         return SimpleNamespace(
             poses=SimpleNamespace(translation=self.truth[rows][:, None]), quality=np.full((len(rows), 1), 0.8)
         )
 
     def judge(self, frames: list[Any], seen: Any) -> tuple[Array, Array]:
         places = seen.poses.translation[:, 0]
-        return np.isfinite(places[:, 0]), np.full(len(places), 0.5)
+        return self.near, np.full(len(places), 0.5)
 
 
 def follower(truth: Array, scores: dict[int, float] | None = None) -> Follower:
@@ -123,7 +133,7 @@ def test_the_best_of_a_few_frames_is_the_seed() -> None:
 
 def test_an_object_is_followed_both_ways_and_several_frames_at_once() -> None:
     truth = np.stack([bearing_of(0.01 * k) for k in range(12)])
-    one, shares = follower(truth, {4: 0.9}), list[float]()
+    one, shares = follower(truth, {7: 0.9}), list[float]()
     one.progress = shares.append
     found = one.run()
     np.testing.assert_array_equal(found.translation, truth)
@@ -134,6 +144,7 @@ def test_an_object_is_followed_both_ways_and_several_frames_at_once() -> None:
     assert max(map(len, batches)) == 3
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
+    assert shares[0] == pytest.approx(2.0 / 12.0), "the seed and the frame after it"
 
 
 def test_a_lost_object_is_expected_searched_and_filled() -> None:
@@ -152,6 +163,15 @@ def test_a_lost_object_is_expected_searched_and_filled() -> None:
     after = [i for i in one.detector.searched if i > 26] if one.detector.searched else []  # type: ignore[attr-defined]
     assert len(after) < 8, "every fourth frame after the first twelve"
     assert set(range(2, 14)) <= set(one.detector.searched)  # type: ignore[attr-defined]
+
+
+def test_frames_before_an_object_was_found_again_are_followed_back() -> None:
+    """It jumps at frame 5, and a search finds it in frame 8 only."""
+    truth = np.stack([bearing_of(0.0)] * 5 + [bearing_of(0.8 + 0.01 * k) for k in range(7)])
+    one = follower(truth, {0: 0.9})
+    one.detector.unsearchable = (5, 6, 7)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(one.run().translation, truth)
+    assert set(one.detector.searched) == {0, 3, 7, 5, 6, 8}, "frames 6 and 7 are detected from frame 8"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
