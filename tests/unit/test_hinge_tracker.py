@@ -113,7 +113,7 @@ def test_frames_that_disagree_with_the_hinge_count_less() -> None:
     models = [PoseModel(np.eye(6), step, 0.0) for step in steps]
     cue = lambda i, _: None if i == 7 else models[i]  # noqa: E731
     rows = np.array([0, 1, 2, 3, 4, 7])
-    information, pull = unseen(8, robust_sigma=3.0)._models(rows, TRUTH[rows], cue)
+    information, pull = unseen(8)._models(rows, TRUTH[rows], cue)
     weight = information[:, 0, 0]
     np.testing.assert_allclose(weight, [*[1.0 / (1.0 + 1.0 / 9.0)] * 4, 1.0 / (1.0 + 1e4 / 9.0), 0.0], rtol=1e-6)
     np.testing.assert_allclose(information, weight[:, None, None] * np.eye(6), atol=1e-12)
@@ -276,7 +276,7 @@ def test_known_axes_are_tried_where_the_hinge_is_on_none(monkeypatch: pytest.Mon
         return Candidate(start, 1.0)
 
     monkeypatch.setattr(HingeImages, "finer", finer)
-    tracked, rows = unseen(FRAMES, apart_rad=0.05, fixed_rounds=6), np.arange(3)
+    tracked, rows = unseen(FRAMES), np.arange(3)
 
     def squared(tilt: float) -> list[Candidate]:
         at = HINGE.retract(np.array([0.0] * 6 + [np.tan(tilt), 0.0, 0.0, 0.0]))
@@ -365,7 +365,7 @@ def test_the_start_with_most_evidence_is_followed(is_large: bool, monkeypatch: p
     clip = array_clip(np.zeros((FRAMES, 8, 8, 3), np.uint8), MOTION.times_s, "swing")
     body: Any = SimpleNamespace(radius_m=0.2, vertices=np.zeros((1, 3)))
     shape: Any = SimpleNamespace(center=np.zeros(3))
-    config = replace(DEFAULTS, start_frames=3, by_edges=2, margins_px=(6, 3, 2))
+    config = replace(DEFAULTS, start_frames=3)  # two by edges, margins of 6, 3 and 2 px
     found: Any = track_hinge(clip, CAMERA, body, shape, track_of(TRUTH, tracked), shares.append, config)
     assert found == {"rival": pytest.approx(3.5 / 4.5)}
     assert calls[:5] == [("finer", 0.5), ("finer", 0.6), ("finer", 0.7), ("edges", 0.6), ("edges", 0.7)]
