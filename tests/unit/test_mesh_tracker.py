@@ -525,3 +525,19 @@ def test_features_of_a_texture_must_be_found_in_some_frames(
         np.testing.assert_allclose(track.poses.translation[tried[1], 0], 0.01 * tried[1])
     monkeypatch.setattr(mesh_tracker.TextureFeatures, "of", lambda mesh: None)
     assert _track_features(*given, DEFAULTS) is None
+
+
+def test_the_background_is_learned_before_any_pose_with_the_colours_of_a_texture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = list[Any]()
+    plain = SimpleNamespace(knowing=lambda colors: ("knowing", colors))
+    monkeypatch.setattr(mesh_tracker.Foreground, "of", lambda *some: given.append(some[1]) or plain)  # type: ignore[func-returns-value]
+    tracker = World(np.zeros(3)).tracker()
+    tracker.begin()
+    assert tracker.foreground is plain
+    tracker.texture = SimpleNamespace(fine_colors=["much blurred", "blurred", "fine"])  # type: ignore[assignment]
+    tracker.hinted = SimpleNamespace(row=2)  # type: ignore[assignment]
+    tracker.begin()
+    assert tracker.foreground == ("knowing", "fine")
+    assert given == [(), (2,)]
