@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from tests.unit.test_articulated_contour import body_and_camera, window
+from vid2phys.engine.virtual_camera import bearings_to_view
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import invert_transform
+from vid2phys.risp.networks.model import KeypointPrediction
 from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
+from vid2phys.tracking.articulated import detector as detection
 from vid2phys.tracking.articulated.contour_refinement import RefinedConfigurations
 from vid2phys.tracking.articulated.detector import configuration_modes
 from vid2phys.tracking.uncertainty import articulated, articulated_clips, articulated_contour_errors
@@ -201,3 +204,23 @@ def test_errors_of_edges_join_the_error_model_with_that_of_swings(
     assert after.contour_scale == pytest.approx((3.0,) * size, rel=0.15)
     assert after.swing_scale == after.contour_scale[0]
     assert {f"contour_{name}" for name in body.names} < set(after.normalised)
+
+
+def test_points_outside_of_the_frame_do_not_count_for_the_quality(monkeypatch: pytest.MonkeyPatch) -> None:
+    body, camera = body_and_camera("hand")
+    here, configuration = window(camera, body), 0.3 * body.sample(np.random.default_rng(0))
+    points = bearings_to_view(here.view, here.project(body.points(configuration)))[None]
+    count = points.shape[1]
+    seen = KeypointPrediction(
+        points, np.tile(0.3 * np.eye(2), (1, count, 1, 1)), np.full((1, count), 0.9), np.zeros((1, 4, 4))
+    )
+    model: Any = SimpleNamespace(predict=lambda images: seen)
+    frame = np.zeros((camera.height, camera.width, 3), np.uint8)
+    whole = detection.detect(model, body, here, [frame], Calibration())
+    assert whole.quality[0] == pytest.approx(0.9, abs=0.01)
+    np.testing.assert_allclose(whole.configurations.configuration[0], configuration, atol=0.02)
+    inside = np.arange(count) >= 4
+    monkeypatch.setattr(detection, "in_frame", lambda camera, bearings: np.broadcast_to(inside, bearings.shape[:2]))
+    part = detection.detect(model, body, here, [frame], Calibration())
+    assert part.quality[0] == pytest.approx(0.9 * (count - 4) / count, abs=0.02)
+    np.testing.assert_array_equal(part.inside, inside[None])
