@@ -94,6 +94,7 @@ def test_held_out_clips_are_detected_in_every_frame(measured: tuple[HeldOutDetec
     assert (found.empty_quality < 0.1).all()
     assert found.evidence.shape == (2 * FRAMES, 4)
     assert hypothesis_right_share(found.evidence, residuals.sequence) == 1.0, "the true element comes first"
+    assert (found.evidence[:, 0] > found.evidence[:, 1:].max(axis=1) + 1.0).mean() > 0.5, "of most frames by itself"
 
 
 def test_virtual_cameras_err_as_in_a_second_pass(measured: tuple[HeldOutDetections, list[Any], list[Any]]) -> None:
