@@ -1,9 +1,13 @@
 """How well `tracking.visibility` measures size, blur, hidden share and noise, on random clips at their true poses.
 
     python -m benchmarks.doubt_clips --clips 14
+    python -m benchmarks.doubt_clips --proportions --first 14 --clips 7
 
 Bodies, colours and motions are those of no other benchmark. Each clip varies one or two of the axes of
 `benchmarks.sweep`, over ranges in which tracking begins to fail. Nothing is tracked, so that a clip takes some seconds.
+
+`--proportions` tracks each body in a clip that hinders nothing, with its mesh and with one side 1.2 times too long. It
+prints what `tracking.proportions` measures. A clip takes a minute.
 
 Limits: those of `benchmarks.sweep_clips`.
 """
@@ -21,15 +25,21 @@ from scipy.spatial.transform import Rotation
 from benchmarks.clips.appearance import Surface
 from benchmarks.clips.bodies import Body
 from benchmarks.sweep_clips import Cell, make, thrown
+from vid2phys.engine import SYSTEM_OF_MESH
+from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
+from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.mesh_tracker import track_mesh
+from vid2phys.tracking.proportions import proportions
 from vid2phys.tracking.visibility import Visibility, visibility
 from vid2phys.types import Camera
 
 _SHAPES = ("box", "cylinder", "l_shape", "mug", "statue", "ring", "plate")
 _AXES = ("size", "blur", "noise", "occlusion", "background", "none")
+_STRETCH = 1.2  # of one side of a wrong mesh
 _SECOND = 0.3  # share of clips that vary a second axis
 
 
@@ -93,13 +103,41 @@ def measured(cell: Cell, body: Body, folder: Path, seed: int) -> Visibility | No
     return visibility(poses, everywhere, frames, camera, load_mesh(folder / "mesh.obj", "m"))
 
 
+def print_proportions(seed: int, folder: Path) -> None:
+    """Print rows of a clip that hinders nothing: with the right mesh, and with one side 1.2 times too long."""
+    cell, body = draw(seed)
+    cell = replace(cell, size_px=max(cell.size_px, 40.0), blur_px=0.0, noise=min(cell.noise, 8.0), covered=0.0)
+    cell = replace(cell, patches=min(cell.patches, 40), own_color=0.0, fps=60.0)
+    make(cell, body, folder, seed)
+    clip, right = read_clip(folder / "clip.mp4"), load_mesh(folder / "mesh.obj", "m")
+    camera, frames = Camera(cell.lens.matrix(), clip.width, clip.height), FrameStore.of(clip)
+    sides = np.ones(3)
+    sides[seed % 3] = _STRETCH
+    for text, mesh in (("right", right), ("stretched", replace(right, vertices=right.vertices * sides))):
+        shape, errors = shape_of(mesh, SYSTEM_OF_MESH), Calibration.from_dict(None)
+        track = track_mesh(clip, camera, mesh, shape, errors, frames=frames)
+        found = proportions(track.poses.pose, track.tracked, frames, camera, mesh)
+        shown = "| |" if found is None else f"{found.ratio:.2f} | {found.off_px:.1f} |"
+        print(f"| {body.shape}, {cell.size_px:.0f} px | {text} | {shown}", flush=True)
+
+
 def main() -> None:
     """Print a table: what clips show, and what is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=int, default=14)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first clip")
+    parser.add_argument("--proportions", action="store_true", help="measure proportions of tracked bodies")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.clips)
+    if options.proportions:
+        print("| body | mesh | ratio | off px |\n|---|---|---|---|")
+        with tempfile.TemporaryDirectory() as name:
+            for seed in seeds:
+                print_proportions(seed, Path(name) / str(seed))
+        return
     print("| body | size px | blur px | hidden | noise |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
-        for seed in range(parser.parse_args().clips):
+        for seed in seeds:
             cell, body = draw(seed)
             found = measured(cell, body, Path(name) / str(seed), seed)
             if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 import trimesh
 
 from vid2phys.commands.identify import fit_springs as springs
-from vid2phys.commands.identify.config import FitOptions
-from vid2phys.commands.identify.fit_impacts import fit_impacts
+from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
 from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import ThrownBody
@@ -127,15 +127,28 @@ def test_ends_that_fit_as_well_widen_the_interval() -> None:
     assert spread[0, 0] == pytest.approx(0.5 * np.log(2.0) ** 2)
 
 
-def test_what_is_not_fitted_with_springs_is_refused() -> None:
-    system = ThrownBody(cube())
-    inputs = SimpleNamespace(known=SimpleNamespace(parameters=known_of(system, STIFFNESS)))
-    problem = SimpleNamespace(system=system)
+def test_springs_are_fitted_where_one_is_asked_for() -> None:
     assert fits_springs(FitOptions(fit=("k_e", "mu")))
     assert not fits_springs(FitOptions(fit=("mu", "restitution")))
-    with pytest.raises(UsageError, match="--fit restitution with springs of contact"):
-        fit_springs(inputs, problem, None, FitOptions(fit=("k_e", "restitution")))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="--solver shooting with contact"):
-        fit_springs(inputs, problem, None, FitOptions(fit=("k_e",), method="shooting"))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="--fit k_e of several clips"):
-        fit_impacts(inputs, problem, None, FitOptions(fit=("k_e",)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"fit": ("k_e", "restitution")}, "--fit restitution with springs of contact"),
+        ({"fit": ("k_e",), "method": "shooting"}, "--solver shooting with contact"),
+        ({"fit": ("mu", "focal")}, "--fit focal with contact"),
+        ({"fit": ("k_e",), "clip": (Path("a.mp4"), Path("b.mp4"))}, "--fit k_e of several clips"),
+    ],
+)
+def test_what_is_not_fitted_with_contact_is_refused_before_anything_is_read(
+    given: dict[str, Any], message: str
+) -> None:
+    of_clip: dict[str, Any] = {
+        "clip": Path("clip.mp4"),
+        "camera": Path("cam.yaml"),
+        "body": "box:5x5x5cm",
+        "system": "rigid_contact",
+    }
+    with pytest.raises(UsageError, match=message):
+        IdentifyConfig(**(of_clip | given)).check()

@@ -14,13 +14,21 @@ from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouet
 from vid2phys.geometry import Pose
 from vid2phys.io.primitives import load_body
 from vid2phys.notes import Severity, severity_of
+from vid2phys.tracking.proportions import Proportions
 from vid2phys.tracking.visibility import Visibility
 
 GOOD = Visibility(size_px=80.0, blur_px=3.0, hidden=0.0, path_px=5.0, noise=2.0)
 COUNT = 30
 
 
-def doubts(shown: Visibility | None, *, match: float = 8.0, overlap: float = 0.9, jitter_deg: float = 0.0) -> list[str]:
+def doubts(
+    shown: Visibility | None,
+    *,
+    match: float = 8.0,
+    overlap: float = 0.9,
+    jitter_deg: float = 0.0,
+    other: Proportions | None = None,
+) -> list[str]:
     """Return the doubts about a box that rotates by 4 deg a frame."""
     angle = 4.0 * np.arange(COUNT) + jitter_deg * 0.5 * (-1.0) ** np.arange(COUNT)
     rotation = Rotation.from_rotvec(np.radians(angle)[:, None] * [0.0, 0.6, 0.8]).as_matrix()
@@ -31,6 +39,7 @@ def doubts(shown: Visibility | None, *, match: float = 8.0, overlap: float = 0.9
         quality=np.full(COUNT, overlap),
         image_match=match,
         visibility=shown,
+        proportions=other,
     )
     inputs = SimpleNamespace(mesh=load_body(body="box:120x80x50mm"))
     return silhouette_doubts(cast(Any, inputs), cast(Any, track))
@@ -77,3 +86,12 @@ def test_a_mesh_that_the_frames_do_not_show_is_doubted() -> None:
 def test_a_body_that_turns_far_between_frames_is_named() -> None:
     track_note = doubts(GOOD, jitter_deg=40.0)[0]
     assert "film with more frames a second" in track_note
+
+
+def test_other_proportions_are_doubted_where_they_are_sure_and_visible() -> None:
+    (note,) = doubts(GOOD, other=Proportions(ratio=1.2, std=0.02, off_px=4.0))
+    assert "1.20 times as long beside its width as the mesh" in note
+    assert "the mesh is not the object" in note
+    assert doubts(GOOD, other=Proportions(ratio=1.05, std=0.01, off_px=4.0)) == []
+    assert doubts(GOOD, other=Proportions(ratio=1.2, std=0.1, off_px=4.0)) == []  # frames disagree
+    assert doubts(GOOD, other=Proportions(ratio=1.2, std=0.02, off_px=1.5)) == []  # a wider contour explains it

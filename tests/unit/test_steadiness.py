@@ -60,3 +60,23 @@ def test_no_rotation_of_a_ball_is_seen() -> None:
 
 def test_frames_apart_are_not_compared() -> None:
     assert steadiness(_spinning(9.0), np.arange(40) % 3 < 2) is None
+
+
+def test_a_body_that_is_found_upside_down_from_some_frame_on_jumps_once() -> None:
+    pose = _spinning(3.0)
+    over = Rotation.from_rotvec([np.radians(80.0), 0.0, 0.0]).as_matrix()
+    pose.rotation[25:] = pose.rotation[25:] @ over
+    found, of_axis = steadiness(pose, ALL), steadiness(pose, ALL, [np.array([1.0, 0.0, 0.0])])
+    assert found is not None
+    assert of_axis is not None
+    assert found.jump_deg == pytest.approx(80.0, abs=4.0)
+    assert found.jitter_deg == pytest.approx(0.0, abs=1e-5)
+    assert of_axis.jump_deg < 10.0  # the axis about which it was rotated
+
+
+def test_single_frames_that_err_are_no_jump() -> None:
+    pose = _spinning(3.0)
+    pose.rotation[[10, 20]] = pose.rotation[[10, 20]] @ Rotation.from_rotvec([2.0, 0.0, 0.0]).as_matrix()
+    found = steadiness(pose, ALL)
+    assert found is not None
+    assert found.jump_deg == pytest.approx(9.0)

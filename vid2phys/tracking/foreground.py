@@ -48,7 +48,13 @@ class ForegroundConfig:
     shadow_nats: float = 3.0
     """Cost of a shadow, nats."""
     darkest_shadow: float = 0.35
-    """Least brightness in a shadow, as a share of the background's."""
+    """Least brightness in a shadow, as a share of the background's, while no pose is known."""
+    at_contact: float = 0.75
+    """Brightness of a shadow at the body's contact, as a share of the darkest ones further away."""
+    shadow_colors: float = 0.08
+    """Largest difference of the brightnesses of three colours in a shadow."""
+    shadow_pixels: int = 100
+    """Least number of pixels in shadows from which the clip says how dark they are."""
     other_nats: float = 3.5
     """Cost of a pixel of the scene that is neither the background nor its shadow, nats."""
     unknown_nats: float = 2.0
@@ -94,6 +100,8 @@ class Foreground:
             is unknown.
         scene: [4096] log density of the scene's colours.
         body: [4096] log density of the body's colours, or None while no pose is known.
+        changed: [4096] log density of relative colours of what changes beside the body, or None likewise.
+        darkest_shadow: least brightness in a shadow, as a share of the background's.
         config: settings.
     """
 
@@ -104,6 +112,7 @@ class Foreground:
     scene: Array
     body: Array | None = None
     changed: Array | None = None
+    darkest_shadow: float = DEFAULTS.darkest_shadow
     config: ForegroundConfig = DEFAULTS
 
     @staticmethod
@@ -125,6 +134,10 @@ class Foreground:
         """Return the model of a body whose texture has colours [N, 3] (perceptual, 0..1), in light of any strength."""
         lit = 255.0 * np.clip(colors[None] * np.array(self.config.lights)[:, None, None], 0.0, 1.0)
         return replace(self, body=color_density(lit.reshape(-1, 3).astype(np.uint8), self.config.unknown_light_share))
+
+    def without_shadows(self) -> Foreground:
+        """Return the model of a scene in which nothing casts a shadow."""
+        return replace(self, darkest_shadow=np.inf)
 
     def learned(self, silhouettes: Mapping[int, Silhouette]) -> Foreground:
         """Return the model after poses were fitted in some of the frames `rows`.
@@ -170,7 +183,8 @@ class Foreground:
         changed = np.concatenate(beside)
         share = min(1.0, len(changed) / len(colors))
         density = color_density(changed, 0.0) + np.log(max(share, 1e-9))
-        return replace(self, background=background, noise=noise, body=body, changed=density)
+        darkest = _darkest_shadow(changed, config)
+        return replace(self, background=background, noise=noise, body=body, changed=density, darkest_shadow=darkest)
 
     def log_ratio(self, frame: Image) -> NDArray[np.float32]:
         """Return the log-likelihood ratio [H, W] of body and scene for the pixels of a frame, nats."""
@@ -179,7 +193,7 @@ class Foreground:
         config = self.config
         unknown = config.unknown_nats - 3.0 * np.log(_LEVELS)
         body = np.full(_BINS**3, unknown) if self.body is None else self.body
-        shadow = config.shadow_nats, config.darkest_shadow
+        shadow = config.shadow_nats, self.darkest_shadow
         changed = np.full(_BINS**3, -np.inf) if self.changed is None else self.changed
         same = _of_exposure(frame, self.background)
         ratio = _log_ratio(same, self.background, self.noise, body, (self.scene, changed), shadow, config.other_nats)
@@ -217,6 +231,19 @@ def _of_exposure(frame: Image, background: Image) -> Image:
 def _relative(colors: Image, background: Image) -> Image:
     """Return colours [N, 3] relative to those of their background: `_SAME` where they are the same."""
     return np.asarray(np.minimum(_SAME * colors.astype(np.float32) / (background + 1.0), _LEVELS - 1), dtype=np.uint8)
+
+
+def _darkest_shadow(changed: Image, config: ForegroundConfig) -> float:
+    """Return the least brightness in a shadow, from relative colours [N, 3] of what changes beside the body.
+
+    A dark body passes for a shadow, where the clip's shadows may be of any darkness.
+    """
+    bright = changed.astype(np.float32) / _SAME
+    mean = bright.mean(axis=1)
+    shadows = mean[(np.ptp(bright, axis=1) < config.shadow_colors) & (mean < 1.0)]
+    if len(shadows) < config.shadow_pixels:
+        return config.darkest_shadow
+    return max(config.darkest_shadow, config.at_contact * float(np.percentile(shadows, 5.0)))
 
 
 def _distance(frame: Image, background: Image) -> NDArray[np.float32]:

@@ -19,14 +19,8 @@ class HingeTrackerConfig:
     """Number of starts that are followed by edges, too."""
     fixed_rounds: int = 6
     """Number of rounds with the axis on a known axis of the body, where a start is tried there."""
-    unlike_nats: float = 1.0
-    """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
     max_rounds: int = 16
     """Largest number of rounds of the surfaces."""
-    texture_frames: int = 6
-    """Number of frames that tell whether the body has a texture."""
-    textured_share: float = 0.6
-    """Share of a plain body's misfit below which that with a texture shows that there is one."""
     large_px: float = 100.0
     """Root of the body's area from which on starts are compared in images of half the size, px."""
     apart_rad: float = 0.05

@@ -34,7 +34,7 @@ from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.light import displayed, linear, reduced, smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
+from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.hinge import DEFAULTS as HINGE_STARTS
@@ -50,6 +50,7 @@ from vid2phys.tracking.hinge import (
     snapped,
 )
 from vid2phys.tracking.hinge_config import DEFAULTS, HingeTrackerConfig
+from vid2phys.tracking.learned_surfaces import LearnedSurfaces
 from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
@@ -331,30 +332,7 @@ class HingeImages:
 
     def _cue_of_surfaces(self, rows: NDArray[np.int64], poses: Pose, margin_px: int) -> PoseCue:
         """Return the cue of surfaces before the background that some frames show beside the body at poses [n]."""
-        shown = [self.frames[i] for i in rows.tolist()]
-        unlike = [self.foreground.log_ratio(frame) < -self.config.unlike_nats for frame in shown]
-        cue = partial(
-            self._by_surfaces, backdrop=Backdrop.of(shown, unlike, self.camera, self.solid.mesh, poses, margin_px)
-        )
-        plain = Textured.of(self.solid)
-        if not plain.is_flat:  # the shading of a curved side passes for a texture
-            return partial(cue, body=plain)
-        textured = plain.textured(shown, self.camera, poses)
-
-        def left(body: Textured) -> float:
-            some, quick = (
-                evenly(len(rows), self.config.texture_frames).tolist(),
-                partial(cue, body=body, gain_only=True),
-            )
-            return sum((quick(int(rows[k]), poses[k]) or NOTHING).cost for k in some)
-
-        body = textured if left(textured) < self.config.textured_share * left(plain) else plain
-        return partial(cue, body=body)
-
-    def _by_surfaces(
-        self, i: int, pose: Pose, backdrop: Backdrop, body: Textured, gain_only: bool = False
-    ) -> PoseModel | None:
-        return pose_model(self.frames[i], backdrop, self.camera, body, pose, gain_only=gain_only)
+        return LearnedSurfaces.of(self.frames, self.camera, self.solid, self.foreground, rows, poses, margin_px).model
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""

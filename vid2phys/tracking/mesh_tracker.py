@@ -55,6 +55,7 @@ from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
+from vid2phys.tracking.texture_learning import refine_by_learned_texture
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
@@ -69,6 +70,9 @@ class MeshTrackerConfig:
     """Number of frames that are searched for colours and background."""
     taught_shares: tuple[float, ...] = (0.5, 0.8)
     """Share of these, the best ones, that count in each round."""
+    least_lit_share: float = 0.4
+    """Share of the changed pixels that are no shadow, below which the body may be taken for its shadow. A dark gear has
+    0.1, other bodies 0.5 to 1."""
     taught_score: float = 0.1
     """Least evidence times overlap of a fit that counts, as a share of that of the best one."""
     beam: int = 2
@@ -181,8 +185,16 @@ def track_mesh(
             "a clip of the body of the mesh",
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
-    fits = [fit for i in good if (fit := found[i]) is not None]
-    track = _with_fits(track, good, fits, calibration, config)
+    fits = {int(i): fit for i in good if (fit := found[i]) is not None}
+    learned = None
+    if texture is None:
+        poses = {i: fit.pose for i, fit in fits.items()}
+        learned = refine_by_learned_texture(*(frames, camera, tracker.solid, tracker.foreground, poses, clip.times_s))
+    if learned is not None:
+        fits = {i: replace(fit, pose=learned[i]) for i, fit in fits.items()}
+    track = replace(
+        _with_fits(track, good, list(fits.values()), calibration, config), learned_texture=learned is not None
+    )
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
     track = replace(track, unsupported=refused.astype(np.int64))
     if texture is not None:
@@ -437,8 +449,9 @@ class MeshTracker:
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
         rows, found = self._taught_rows(), dict[int, list[Fit]]()
-        for share in self.config.taught_shares:
-            found = {i: fits for i, fits in self._searched(rows).items() if fits}
+        dark = self.foreground.body is None and self._passes_for_shadow(rows)
+        for k, share in enumerate(self.config.taught_shares):
+            found = {i: fits for i, fits in self._searched(rows, in_shadow=dark and k == 0).items() if fits}
             self._learn({i: fits[0] for i, fits in found.items()}, share)
         return found
 
@@ -477,13 +490,30 @@ class MeshTracker:
         near = within_reach(seen.log_ratio, self.camera, self.known, i, self.mesh.radius_m)
         return detect(self.silhouettes, replace(seen, log_ratio=near))
 
-    def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
-        """Return the fits of a search in each of some frames."""
+    def _detected_in_shadow(self, i: int, seen: FrameForeground) -> list[Fit]:
+        """Return the fits of two searches in a frame, with shadows and without; these speak neither for nor against."""
+        bright = replace(seen, log_ratio=self.foreground.without_shadows().log_ratio(seen.frame))
+        shown = np.where(seen.log_ratio > 0.0, seen.log_ratio, np.minimum(bright.log_ratio, 0.0))
+        judge = replace(seen, log_ratio=shown)
+        return [judge.judged(fit.pose, fit.contour) for each in (seen, bright) for fit in self._detected(i, each)]
+
+    def _passes_for_shadow(self, rows: Sequence[int]) -> bool:
+        """Return whether most of what changes may be shadow: a dark body before a grey floor may be, too."""
+        bright = self.foreground.without_shadows()
+
+        def share(i: int) -> float:
+            seen, changed = (each.log_ratio(self.frames[i]) > 0.0 for each in (self.foreground, bright))
+            return float(seen.sum() / max(changed.sum(), 1))
+
+        return float(np.median(list(side_by_side(share, rows)))) < self.config.least_lit_share
+
+    def _searched(self, rows: Sequence[int], in_shadow: bool = False) -> dict[int, list[Fit]]:
+        """Return the fits of a search in each of some frames. in_shadow: of two, see `_detected_in_shadow`."""
 
         def search(i: int) -> list[Fit]:
             seen = self._seen(i)
             self.moved |= bool((seen.log_ratio > 0.0).any())
-            found = self._detected(i, seen)
+            found = self._detected_in_shadow(i, seen) if in_shadow else self._detected(i, seen)
             return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
 
         return dict(zip(rows, side_by_side(search, rows), strict=True))

@@ -14,6 +14,7 @@ from vid2phys.error_clock import error_clock
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.tracking.detectors.network import Detections
+from vid2phys.tracking.proportions import Proportions
 from vid2phys.tracking.visibility import Visibility
 from vid2phys.types import Array, Observation
 
@@ -27,7 +28,9 @@ class Track:
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
     rotations[g]^T, the chosen branch (g = 0) first. unsupported: indices of lost frames in which a pose was found that
     the image does not support (`support`). image_match: how well the images show the mesh, of a track by silhouettes
-    (`support.image_match`); NaN where nobody asked. visibility: what the clip shows of the body, of such a track.
+    (`support.image_match`); NaN where nobody asked. visibility, proportions: what the clip shows of the body, and how
+    its shape differs from the mesh, of such a track. learned_texture: whether a texture that the mesh does not have
+    refined the poses (`texture_learning`).
     """
 
     observation: Observation
@@ -39,6 +42,8 @@ class Track:
     unsupported: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     image_match: float = float("nan")
     visibility: Visibility | None = None
+    proportions: Proportions | None = None
+    learned_texture: bool = False
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:

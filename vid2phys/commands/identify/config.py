@@ -176,6 +176,7 @@ class IdentifyConfig(
     def check(self) -> None:
         """Raise UsageError for unknown names and for combinations that do not exist."""
         self._check_solver()
+        self._check_contact()
         self._check_intervals()
         self._check_loss()
         self._check_cues()
@@ -242,6 +243,38 @@ class IdentifyConfig(
                 got = f"--fit {','.join(of_image)} with --solver {self.method}"
                 raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
 
+    def _check_contact(self) -> None:
+        """Check what is fitted beside parameters of contact, and by which solver."""
+        asked = set(self.fit) & self._of_contact
+        if not asked:
+            return
+        if self.method != "smoothing":
+            raise UsageError(f"--solver {self.method} with contact", "--solver smoothing", "leave --solver out")
+        from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, WITH_SPRINGS
+        from vid2phys.solvers.camera_parameters import NAMES
+
+        of_camera = [name for name in self.fit if name in NAMES]
+        if of_camera:
+            got = f"--fit {','.join(of_camera)} with contact"
+            raise UsageError(got, "parameters of body and ground", "fit one of them")
+        springs = [name for name in self.fit if name in OF_SPRINGS]
+        if springs and len(self.clips) > 1:
+            raise UsageError(f"--fit {','.join(springs)} of several clips", "one clip", "fit the clips one by one")
+        others = [name for name in self.fit if name not in WITH_SPRINGS]
+        if springs and others:
+            raise UsageError(
+                f"--fit {','.join(others)} with springs of contact",
+                f"{', '.join(WITH_SPRINGS)} alone",
+                "fit them without springs, then give them with --set",
+            )
+
+    @property
+    def _of_contact(self) -> set[str]:
+        """Return the names of parameters of contact; none of a body that cannot be thrown."""
+        from vid2phys.engine.systems.rigid_contact import OF_CONTACT, OF_SPRINGS
+
+        return set() if self.shape is None or self.robot is not None else {*OF_CONTACT, *OF_SPRINGS, "ground"}
+
     def _check_intervals(self) -> None:
         if self.intervals not in INTERVALS:
             raise unknown_name("kind of intervals", self.intervals, INTERVALS)
@@ -249,11 +282,8 @@ class IdentifyConfig(
             return
         if self.resamples < LEAST_RESAMPLES:
             raise UsageError(f"--resamples {self.resamples}", f"{LEAST_RESAMPLES} or more", "leave it out for 20")
-        from vid2phys.engine.systems.rigid_contact import OF_CONTACT, OF_SPRINGS
-
-        of_impacts = {*OF_CONTACT, *OF_SPRINGS, "ground"} & set(self.fit)
         flies = self.shape is not None and self.robot is None
-        if flies and (len(self.clips) > 1 or self.method != "smoothing" or of_impacts):
+        if flies and (len(self.clips) > 1 or self.method != "smoothing" or self._of_contact & set(self.fit)):
             got = "--intervals bootstrap with several clips, another solver or impacts"
             raise UsageError(got, "one clip with --solver smoothing", "leave --intervals out")
 

@@ -27,7 +27,7 @@ from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
-from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts
+from vid2phys.commands.identify.silhouette_doubts import likely_reason, proportion_doubts, silhouette_doubts
 from vid2phys.commands.identify.unknown_torques import without_opposed
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
@@ -79,8 +79,8 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     """Fit a first time, choose the hypothesis, refine by pixels and fit again.
 
     refine: align the mesh to the pixels. This has no effect where the user gave keypoints, where the camera moves, or
-    on a textured mesh, whose track is already aligned to the texture. Returns None for a clip in which the body was
-    lost.
+    on a body with a texture, of its mesh or learned, to which its track is already aligned. Returns None for a clip in
+    which the body was lost.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.initialise import first_inputs, rigid_states
@@ -89,7 +89,8 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
         return None
     problem = problem_of(inputs, tracked)
     shape, static = inputs.shape, not inputs.camera.moves
-    refine = refine and static and shape is not None and inputs.mesh.texture is None
+    textured = inputs.mesh.texture is not None or tracked.learned_texture
+    refine = refine and static and shape is not None and not textured
     progress("fitting")
     detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
@@ -447,13 +448,15 @@ def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
         return silhouette_doubts(inputs, tracked)
+    notes = list(proportion_doubts(inputs, tracked))
     if quality > SURE_QUALITY:
-        return []
+        return notes
     return [
+        *notes,
         warning(
             f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its "
             "units, look at the overlay, or film closer"
-        )
+        ),
     ]
 
 

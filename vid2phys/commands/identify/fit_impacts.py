@@ -17,7 +17,6 @@ import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.errors import UsageError
 from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
@@ -62,26 +61,13 @@ def fit_impacts(
 
     Returns:
         The problem with the parameters of impacts and ground, and the fit.
-
-    Raises:
-        UsageError: for parameters that are not fitted together with contact.
     """
-    from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, ThrownBody
+    from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers import impacts
-    from vid2phys.solvers.camera_parameters import NAMES
     from vid2phys.solvers.frame_poses import FramePoses
 
     system = problem.system
     assert isinstance(system, ThrownBody)
-    of_springs = [name for name in options.fit if name in OF_SPRINGS]
-    if of_springs:
-        raise UsageError(f"--fit {','.join(of_springs)} of several clips", "one clip", "fit the clips one by one")
-    require_smoothing(options)
-    of_camera = [name for name in options.fit if name in NAMES]
-    if of_camera:
-        raise UsageError(
-            f"--fit {','.join(of_camera)} with contact", "parameters of body and ground", "fit one of them"
-        )
     progress("fitting the impacts")
     hidden = _hidden_axes(inputs)
     poses = FramePoses.of(problem, smoothed.states, hidden)
@@ -96,12 +82,6 @@ def fit_impacts(
         hidden,
     )
     return replace(whole, parameters=fitted.parameters), fitted
-
-
-def require_smoothing(options: FitOptions) -> None:
-    """Raise UsageError for another solver: contact is fitted after the smoothing."""
-    if options.method != "smoothing":
-        raise UsageError(f"--solver {options.method} with contact", "--solver smoothing", "leave --solver out")
 
 
 def joint_impacts(fits: Sequence[Fitted], fit: Sequence[str]) -> tuple[list[Fitted], list[str]]:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
-from vid2phys.commands.identify.fit_impacts import require_smoothing
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.errors import SimulationError, UsageError
+from vid2phys.errors import SimulationError
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def fit_springs(
         The problem with the springs as unknowns, the solution in the axes of the mesh, and notes for the user.
 
     Raises:
-        UsageError: for parameters that are not fitted together with springs.
         SimulationError: where no start can be simulated.
     """
     from vid2phys.engine.systems.rigid_contact import ThrownBody
@@ -66,7 +64,6 @@ def fit_springs(
 
     system, known = problem.system, inputs.known.parameters
     assert isinstance(system, ThrownBody)
-    _require_springs(options)
     on_springs = system.on_springs(known.vector)
     parameters = Parameters(tuple(known[name] for name in on_springs.parameters().names))
     own = replace(problem, system=on_springs, parameters=parameters)
@@ -87,20 +84,6 @@ def fit_springs(
     fitted = known.with_values(values, source="fitted")
     solution = replace(_in_mesh_axes(system, found), parameters=fitted)
     return replace(problem, parameters=fitted), solution, _notes(parameters, per_kilogram=inputs.known.per_kilogram)
-
-
-def _require_springs(options: FitOptions) -> None:
-    """Raise UsageError for what is not fitted together with springs."""
-    from vid2phys.engine.systems.rigid_contact import OF_SPRINGS
-
-    require_smoothing(options)
-    others = [name for name in options.fit if name not in (*OF_SPRINGS, _FRICTION)]
-    if others:
-        raise UsageError(
-            f"--fit {','.join(others)} with springs of contact",
-            f"{', '.join(OF_SPRINGS)} and {_FRICTION} alone",
-            "fit them without springs, then give them with --set",
-        )
 
 
 def _shot(problem: Problem, states: Array, share: float) -> Solution | None:

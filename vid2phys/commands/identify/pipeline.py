@@ -196,10 +196,12 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking import tracker
     from vid2phys.tracking.cues.texture import SurfaceTexture
+    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.proportions import proportions
 
     model = inputs.network
     switched: dict[str, Any] = {"without": without} if without else {}
-    return tracker.track(
+    found = tracker.track(
         *(inputs.clip, inputs.camera, model, model.radius_m),
         tilt_std_rad=tilt_spread(inputs.system),
         mesh=inputs.mesh,
@@ -207,6 +209,8 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
         progress=lambda share: progress("tracking", round(100 * share), 100),
         **switched,
     )
+    placed = found.poses.pose, found.tracked, FrameStore.of(inputs.clip), inputs.camera, inputs.mesh
+    return replace(found, proportions=proportions(*placed))
 
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
@@ -215,6 +219,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.mesh_tracker import track_mesh
+    from vid2phys.tracking.proportions import proportions
     from vid2phys.tracking.support import image_match
     from vid2phys.tracking.visibility import visibility
 
@@ -230,8 +235,9 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     frames = FrameStore.of(inputs.clip)
     tilt_std_rad = tilt_spread(inputs.system)
     found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
-    shown = visibility(found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh)
-    return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh), visibility=shown)
+    placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
+    match = image_match(found, frames, inputs.camera, inputs.mesh)
+    return replace(found, image_match=match, visibility=visibility(*placed), proportions=proportions(*placed))
 
 
 def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:

@@ -1,10 +1,11 @@
 """Doubt a track without a trained model where the clip does not show its poses, and name the likely reason.
 
 Each doubt compares one measured quantity with a threshold: silhouette and foreground overlap too little, the frames do
-not show the mesh (`tracking.support`), the body is blurred or partly hidden (`tracking.visibility`), or its orientation
-jumps (`tracking.steadiness`). `benchmarks.sweep` judges them.
+not show the mesh (`tracking.support`), the body is blurred or partly hidden (`tracking.visibility`), its edges ask for
+other proportions (`tracking.proportions`), or its orientation jumps (`tracking.steadiness`). `benchmarks.sweep` judges
+them.
 
-Limits: a wrong mesh whose silhouette moves as that of the body, such as a cube for a box of nearly its proportions.
+Limits: a wrong mesh whose proportions are within some per cent of those of the body.
 """
 
 from __future__ import annotations
@@ -25,17 +26,31 @@ if TYPE_CHECKING:
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 STEADY_DEG = 2.0  # second difference of the orientation, median of a clip: good tracks have 0 to 1.8, bad ones 2.2 to 7
+JUMP_DEG, JUMP_STEPS = 45.0, 5.0  # rotation between two frames that no motion has, deg and in usual rotations
 SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this reason
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
 MOST_HIDDEN = 0.15  # share of the silhouette that shows the background; whole bodies have 0 to 0.07
 MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
 BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
+OTHER_RATIO = 1.08  # of proportions of body and mesh: right meshes have 1.00 to 1.06, others 1.12 and more
+OTHER_PX, OTHER_STDS = 2.0, 3.0  # least effect of it in a frame, px (glare has 1 to 1.5), and in its deviations
 NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
 
 def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
     """Return the first doubt about a track by silhouettes; an empty list where there is none."""
     return list(islice(_doubts(inputs, tracked), 1))
+
+
+def proportion_doubts(inputs: Inputs, tracked: Track, reason: str | None = None) -> Iterator[str]:
+    """Yield that the edges ask for a body of other proportions, with the likely reason; also of a trained model."""
+    other = tracked.proportions
+    if other is None or other.off_px < OTHER_PX:
+        return
+    if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
+        got = f"the edges in the frames show a body that is {other.ratio:.2f} times as long beside its width"
+        likely = reason or "the mesh is not the object, or has other proportions"
+        yield doubt(f"{got} as the mesh '{inputs.mesh.name}': {likely}")
 
 
 def likely_reason(shown: Visibility | None) -> str | None:
@@ -70,6 +85,7 @@ def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
         yield doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): {reason or other}")
     if shown is not None and reason is not None and (_is_blurred(shown) or shown.hidden > MOST_HIDDEN):
         yield doubt(reason)
+    yield from proportion_doubts(inputs, tracked, reason)
     yield from _of_motion(inputs, tracked, reason)
 
 
@@ -79,7 +95,12 @@ def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[s
     from vid2phys.tracking.steadiness import steadiness
 
     steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
-    if steady is None or steady.jitter_deg < STEADY_DEG:
+    if steady is None:
+        return
+    if steady.jump_deg > max(JUMP_DEG, JUMP_STEPS * steady.step_deg):
+        got = f"the orientation jumps by {steady.jump_deg:.0f} deg between two frames and stays there"
+        yield doubt(f"{got}: the body is found the wrong way round in part of the clip; look at the overlay")
+    if steady.jitter_deg < STEADY_DEG:
         return
     if reason is None and steady.step_deg > FAST_DEG:
         reason = f"it turns {steady.step_deg:.0f} deg a frame; film with more frames a second"

@@ -45,6 +45,7 @@ _PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see
 OF_GROUND = ("ground_height", "ground_tilt_x", "ground_tilt_y")
 OF_CONTACT = ("mu", "restitution", "rolling_friction", *OF_GROUND)
 OF_SPRINGS = ("k_e", "k_d", "k_f")
+WITH_SPRINGS = (*OF_SPRINGS, "mu")  # what may be fitted together
 GRAVITY_M_S2 = 9.81
 _CLIP_EXCITED_BY = {
     "mass": "a recorded force on the body: a throw looks the same with any mass",

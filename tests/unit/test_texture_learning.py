@@ -1,0 +1,90 @@
+"""A texture that only the clip shows refines poses, in drawn images of a plain and of a printed box."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import trimesh
+from scipy.spatial.transform import Rotation
+
+from tests.drawn_clip import images
+from vid2phys.geometry import Pose
+from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.texture_learning import _different, refine_by_learned_texture
+from vid2phys.types import Camera, Mesh
+
+COUNT, WIDTH, HEIGHT = 16, 240, 160
+CAMERA = Camera(
+    np.array([[400.0, 0.0, 120.0], [0.0, 400.0, 80.0], [0.0, 0.0, 1.0]]), WIDTH, HEIGHT, camera_to_world=np.eye(4)
+)
+
+
+TIMES_S = np.arange(COUNT) / 60.0
+
+
+def box() -> Mesh:
+    made = trimesh.creation.box((0.1, 0.08, 0.06))
+    faces = np.asarray(made.faces, np.int64)
+    return Mesh(np.asarray(made.vertices), faces, np.zeros(len(faces), dtype=np.int64), name="box")
+
+
+def motion() -> Pose:
+    """Return poses of a box that rotates and crosses the frame."""
+    at = np.arange(COUNT)[:, None]
+    rotation = Rotation.from_rotvec(0.12 * at * [0.5, 0.6, 0.62] + [0.4, 0.3, 0.1]).as_matrix()
+    return Pose(rotation, np.concatenate([-0.1 + 0.014 * at, 0.0 * at, 0.7 + 0.0 * at], axis=1))
+
+
+def film(printed: bool) -> FrameStore:
+    """Return images of the box; a print of random squares, or one colour."""
+    mesh = box()
+    small = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False).subdivide().subdivide()
+    faces = np.asarray(small.faces, np.int64)
+    colors = np.tile([0.5, 0.4, 0.3], (len(faces), 1))
+    if printed:
+        colors = np.random.default_rng(5).uniform(0.1, 0.9, (len(faces) // 4, 3)).repeat(4, axis=0)
+    drawn = images((pose.apply(np.asarray(small.vertices)) for pose in motion()), faces, colors, CAMERA)
+    return FrameStore(ArrayFrames(np.stack(drawn)), WIDTH, HEIGHT)
+
+
+def refined(frames: FrameStore, given: Pose) -> dict[int, Pose] | None:
+    mesh, masks = box(), {}
+    foreground = Foreground.of(frames)
+    for i in foreground.rows.tolist():
+        drawing = draw(given[i].apply(mesh.vertices), mesh.faces)
+        mask = None if drawing is None else drawing.in_frame(CAMERA)
+        if mask is not None:
+            masks[i] = mask
+    tracked = {i: given[i] for i in range(COUNT)}
+    return refine_by_learned_texture(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S)
+
+
+def test_a_print_refines_poses_that_err_one_by_one() -> None:
+    true = motion()
+    errors = np.random.default_rng(3).normal(size=(COUNT, 6)) * [0.05, 0.05, 0.05, 0.002, 0.002, 0.01]
+    found = refined(film(printed=True), true.retract(errors))
+    assert found is not None
+    assert list(found) == list(range(COUNT))
+    left = np.array([true[i].step_to(found[i]) for i in range(COUNT)])
+    rotation_before, rotation = (np.median(np.linalg.norm(each[:, :3], axis=1)) for each in (errors, left))
+    aside_before, aside = (np.median(np.linalg.norm(each[:, 3:5], axis=1)) for each in (errors, left))
+    assert rotation < 0.5 * rotation_before
+    assert aside < 0.5 * aside_before
+
+
+def test_a_plain_box_has_no_texture() -> None:
+    assert refined(film(printed=False), motion()) is None
+
+
+@pytest.mark.parametrize("rest", [0, 40])
+def test_frames_at_rest_count_about_once(rest: int) -> None:
+    rotates = 0.1 * np.arange(20.0)
+    angles = np.concatenate([rotates, np.full(rest, rotates[-1])])
+    rotation = Rotation.from_rotvec(angles[:, None] * [0.0, 0.0, 1.0]).as_matrix()
+    chosen = _different(Pose(rotation, np.zeros((len(angles), 3))), np.arange(len(angles)) / 60.0, 10)
+    assert chosen[0] == 0
+    assert (chosen < 22).sum() >= 7
