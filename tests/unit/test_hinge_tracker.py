@@ -15,10 +15,11 @@ from tests.swinging_bar import CAMERA, LENGTH_M, images, in_camera, mesh_of, swi
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import array_clip
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.surfaces import PoseModel, Textured
+from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.hinge import Hinge, HingeStart
 from vid2phys.tracking.hinge_config import DEFAULTS
 from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, Halved, HingeImages, track_hinge
+from vid2phys.tracking.learned_surfaces import LearnedSurfaces
 from vid2phys.types import Array, Mesh
 
 FRAMES, LOST = 14, 5
@@ -250,21 +251,19 @@ def test_a_texture_counts_where_it_explains_flat_sides_better(
         mesh = Mesh(np.asarray(ball.vertices), np.asarray(ball.faces), np.zeros(len(ball.faces), np.int64))
     seen = []
 
-    def model(
-        self: HingeImages, i: int, pose: Pose, backdrop: Any, body: Textured, gain_only: bool = False
-    ) -> PoseModel:
+    def model(self: LearnedSurfaces, i: int, pose: Pose, gain_only: bool = False) -> PoseModel:
         seen.append((i, gain_only))
-        return replace(NOTHING, cost=10.0 * (ratio if body.tint is not None else 1.0))
+        return replace(NOTHING, cost=10.0 * (ratio if self.is_textured else 1.0))
 
-    monkeypatch.setattr(HingeImages, "_by_surfaces", model)
+    monkeypatch.setattr(LearnedSurfaces, "model", model)
     track = track_of(TRUTH, np.ones(FRAMES, bool))
     shown = HingeImages(
         frames, CAMERA, Solid.of(mesh), HingeImages.of(frames[:2], CAMERA, mesh, track, DEFAULTS).foreground, DEFAULTS
     )
     rows = np.array([2, 4, 8])
-    cue = shown._cue_of_surfaces(rows, TRUTH[rows], 2)
-    assert (cue.keywords["body"].tint is not None) is is_textured  # type: ignore[attr-defined]
-    assert cue.keywords["backdrop"].known.mean() > 0.9  # type: ignore[attr-defined]
+    learned = shown._cue_of_surfaces(rows, TRUTH[rows], 2).__self__  # type: ignore[attr-defined]
+    assert learned.is_textured is is_textured
+    assert learned.backdrop.known.mean() > 0.9
     assert set(seen) == ({(i, True) for i in rows} if is_flat else set())
 
 

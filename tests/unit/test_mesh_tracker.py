@@ -308,15 +308,25 @@ def test_the_best_frames_teach() -> None:
 def test_colours_are_taught_in_rounds_by_frames_within_the_clip() -> None:
     world = World(np.zeros(30))
     tracker, learned = world.tracker(taught_frames=3), list[tuple[dict[int, float | None], float]]()
-    foreground: Any = SimpleNamespace(rows=np.arange(0, 30, 2))
+    foreground: Any = SimpleNamespace(rows=np.arange(0, 30, 2), body=None)
     tracker.foreground = foreground
     vars(tracker)["_learn"] = lambda fits, share: learned.append(
         (dict(zip(fits, xs(list(fits.values())), strict=True)), share)
     )
-    vars(tracker)["_searched"] = lambda rows: {i: [fit_at(0.0), fit_at(0.1)] if i != 14 else [] for i in rows}
+    shadows = list[bool]()
+
+    def searched(rows: list[int], in_shadow: bool) -> dict[int, list[Fit]]:
+        shadows.append(in_shadow)
+        return {i: [fit_at(0.0), fit_at(0.1)] if i != 14 else [] for i in rows}
+
+    vars(tracker)["_searched"], vars(tracker)["_passes_for_shadow"] = searched, lambda rows: True
     assert tracker._taught_rows() == [6, 14, 20], "neither the first nor the last frame"
     assert list(tracker._teach()) == [6, 20]
     assert learned == [({6: 0.0, 20: 0.0}, 0.5), ({6: 0.0, 20: 0.0}, 0.8)]
+    assert shadows == [True, False], "a dark body, before its colours are known"
+    foreground.body = 1
+    tracker._teach()
+    assert shadows[2:] == [False, False]
 
 
 def test_a_hint_teaches_along_the_motion_that_begins_there(monkeypatch: pytest.MonkeyPatch) -> None:
