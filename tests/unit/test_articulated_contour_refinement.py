@@ -94,6 +94,37 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")
 
 
+def test_nothing_is_seen_in_a_lost_frame() -> None:
+    """Of two frames the second is lost; a point outside of the frame and one that does not agree are not visible."""
+    body, camera = body_and_camera("hand")
+    here, size = window(camera, body), len(body.rest)
+    rng = np.random.default_rng(6)
+    read = minima(body.sample(rng), body.sample(rng), std=0.02 * body.prior_std)
+    bearings = here.project(body.points(read.configuration))
+    count = bearings.shape[1]
+    point, there = np.broadcast_to(np.eye(2) * 1e-8, (2, count, 2, 2)), np.ones((2, count), bool)
+    inside, inliers = there.copy(), there.copy()
+    inside[0, 3], inliers[0, 5] = False, False
+    seen = ConfigurationDetections(bearings, there, point, point, inside, read, read, np.ones(2))
+    chosen = replace(read, inliers=inliers)
+    refined = RefinedConfigurations(read.configuration, read.covariance, np.array([False, False]))
+    calibration = first_calibration(body)
+    fits = FrameFits(seen, chosen, refined, np.full(2, 0.8), np.array([True, False]))
+    observed = _observe(np.arange(2.0), body, here, fits, calibration)
+    np.testing.assert_array_equal(observed.bearings, np.stack([bearings[0], np.zeros((count, 2))]))
+    np.testing.assert_array_equal(observed.covariance, np.stack([point[0], np.tile(np.eye(2), (count, 1, 1))]))
+    assert np.flatnonzero(~observed.visible[0]).tolist() == [3, 5]
+    assert not observed.visible[1].any()
+    std = calibration.mode_scale(np.full(2, here.diameter_px), np.full(2, 0.8))
+    np.testing.assert_allclose(
+        observed.shared_basis[0], configuration_modes(body, here, read.configuration)[0] * std[0]
+    )
+    np.testing.assert_array_equal(observed.shared_basis[1], 0.0)
+    np.testing.assert_array_equal(observed.process_time_s, calibration.correlation_time_s)
+    assert observed.swing_scale == 1.0
+    assert observed.shared_basis.shape[-1] == size + 2
+
+
 def test_frames_that_err_alike_state_alike() -> None:
     """What is stated of neighbours that were seen better and worse is the same, of other moments it is not."""
     rng = np.random.default_rng(8)

@@ -152,10 +152,18 @@ def test_residuals_are_those_of_the_labelling_that_fits_best() -> None:
     moved = project_points(pose.retract(np.array([0.0, 0.0, 0.0, 0.0, 0.0, step])), points)
     slope = [(bearings_to_view(view, each) - at) / step for view, each, at in zip(views, moved, places, strict=True)]
     np.testing.assert_allclose(found.modes[..., 5], slope, rtol=1e-3, atol=1e-3)
+    for axis in (0, 1):  # a step aside by a radius of the body, which is seen under 0.1 and 0.2 rad
+        aside = step * np.array([0.1, 0.2]) * np.linalg.norm(pose.translation, axis=1)
+        moved = project_points(Pose(pose.rotation, pose.translation + aside[:, None] * np.eye(3)[axis]), points)
+        slope = [
+            (bearings_to_view(view, each) - at) / step for view, each, at in zip(views, moved, places, strict=True)
+        ]
+        np.testing.assert_allclose(found.modes[..., 3 + axis], slope, rtol=0.02, atol=0.3)
 
 
 def test_sizes_of_errors_are_medians() -> None:
     error = np.zeros((3, 6))
     error[:, 1], error[:, 5] = np.radians([-1.0, 2.0, 9.0]), [-0.03, 0.01, 0.02]
+    error[:, 3:5] = 0.7
     found = pose_sizes(RefinementErrors(error, np.ones((3, 6)), np.arange(3), np.zeros(3)))
     assert found == pytest.approx({"rotation_deg": 2.0, "depth_percent": 2.0})

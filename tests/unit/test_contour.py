@@ -12,11 +12,13 @@ from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.cues.contour import fit_contour
+from vid2phys.tracking.cues.contour_config import DEFAULTS
 from vid2phys.tracking.cues.creases import Solid, crease_lines
 from vid2phys.tracking.cues.edge_likelihood import correlated_count, line_likelihood
 from vid2phys.tracking.cues.edge_lines import linear_light
 from vid2phys.tracking.cues.edge_steps import DescentSettings, descend, normal_equations, slopes
 from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
+from vid2phys.tracking.cues.photometric import PRIOR_STD
 from vid2phys.tracking.cues.silhouette import draw, draw_nearness
 from vid2phys.types import Array, Camera, Mesh
 
@@ -161,6 +163,20 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
     ratio = np.std(errors, axis=0) / np.sqrt(np.mean(stated, axis=0))
     assert (ratio < 1.5).all(), ratio
     assert (ratio > 0.45).all(), ratio
+
+
+def test_a_step_of_a_pose_is_at_most_two_deviations_of_the_alignment() -> None:
+    image, true = photograph(ROTATION, TRANSLATION, noise=1.0), Pose(ROTATION, TRANSLATION)
+    once = replace(DEFAULTS, max_rounds=1, steps_per_round=1)
+    for k, step in enumerate(np.diag([0.0, 0.0, 0.0, 9e-3, -9e-3, 0.0])[3:5]):
+        found = fit_contour(image, CAMERA, SOLID, true.retract(step), config=once)
+        assert found is not None
+        moved = true.retract(step).step_to(found.pose)
+        assert (np.abs(moved) <= 2.0 * PRIOR_STD * (1.0 + 1e-6)).all()
+        assert abs(moved[3 + k]) == pytest.approx(6e-3, rel=0.01), "as far as a step goes"
+        near = fit_contour(image, CAMERA, SOLID, true.retract(0.1 * step), config=once)
+        assert near is not None
+        assert abs(true.retract(0.1 * step).step_to(near.pose)[3 + k]) < 2e-3
 
 
 def test_a_image_without_edges_leaves_the_pose_alone() -> None:

@@ -23,8 +23,13 @@ from vid2phys.tracking.hinge import (
     SIZE,
     Hinge,
     HingeStart,
+    _distinct,
+    _Images,
+    _proposals,
     adjusted,
+    axes_apart,
     hinge_starts,
+    perpendicular,
     principal_axes,
     rolled_starts,
     snapped,
@@ -219,3 +224,92 @@ def test_a_hinge_explains_frames_as_well_within_a_share_and_where_something_show
 
     track: Any = SimpleNamespace(tracked=np.ones(5, dtype=bool), poses=SimpleNamespace(pose=free))
     assert tracked._as_well(on, track, cue) == 2 / 5
+
+
+def test_axes_of_a_body_are_those_of_its_surface(mesh: Mesh) -> None:
+    turned = replace(mesh, vertices=mesh.vertices @ Rotation.from_rotvec([0.3, -0.2, 0.5]).as_matrix().T + 0.7)
+    for each, expected in ((mesh, np.eye(3)), (turned, Rotation.from_rotvec([0.3, -0.2, 0.5]).as_matrix().T)):
+        np.testing.assert_allclose(np.abs(principal_axes(each) @ expected.T), np.eye(3)[::-1], atol=1e-9)
+
+
+def test_two_vectors_across_an_axis_are_at_right_angles() -> None:
+    for axis in (np.array([0.0, 0.0, 1.0]), np.array([0.6, 0.0, -0.8]), np.full(3, 3.0**-0.5)):
+        np.testing.assert_allclose(
+            np.column_stack([perpendicular(axis), axis]).T @ perpendicular(axis), np.eye(3)[:, :2], atol=1e-12
+        )
+
+
+def test_the_angle_between_axes_has_no_direction() -> None:
+    body = hinge()
+    for angle in (0.0, 0.3, 1.2):
+        other = replace(
+            body,
+            place=Pose(
+                matrix_from_rotvec(np.array([[angle, 0.0, 0.0]]))[0] @ body.place.rotation, body.place.translation
+            ),
+        )
+        direction = body.place.rotation @ body.axis
+        expected = np.arccos(min(1.0, abs(direction @ (other.place.rotation @ other.axis))))
+        assert axes_apart(body, other) == pytest.approx(expected, abs=1e-7)
+        assert axes_apart(body, replace(other, axis=-other.axis)) == pytest.approx(expected, abs=1e-7)
+
+
+def test_starts_agree_nearly_as_often_as_the_best_one(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [HingeStart(hinge(), np.zeros(3), agreement) for agreement in (0.9, 0.55, 0.53)]
+    on_axes, asked = [HingeStart(hinge(), np.zeros(3), 0.2)], list[tuple[int, bool]]()
+
+    def best(hinges: list[Hinge], rows: object, most: int, fixed: bool) -> list[HingeStart]:
+        asked.append((most, fixed))
+        return on_axes if fixed else free
+
+    monkeypatch.setattr(_Images, "of", lambda *_: SimpleNamespace(best=best))
+    monkeypatch.setattr("vid2phys.tracking.hinge._proposals", lambda *_: [])
+    found = hinge_starts(in_camera(swing(12)), shape_of(mesh, "pendulum"), mesh.radius_m, np.eye(3))
+    assert found == [*free[:2], *on_axes], "six tenths"
+    assert asked == [(3, False), (3, True)]
+
+
+def test_proposals_with_different_axes_are_refined() -> None:
+    body = hinge()
+    tilted = [body.retract(np.array([angle, *[0.0] * 9])) for angle in np.repeat(0.11 * np.arange(14), 2)]
+    scored = [((float(k), np.zeros(1)), each) for k, each in enumerate(tilted)]
+    kept = [round(cost) for (cost, _), _ in _distinct(scored, DEFAULTS)]
+    assert kept == list(range(0, 24, 2)), "the better of each two, twelve at most"
+
+
+def test_pairs_of_frames_propose_the_hinge(mesh: Mesh) -> None:
+    motion = swing(40)
+    shape = replace(shape_of(mesh, "pendulum"), rotations=np.eye(3)[None])
+    found = _proposals(in_camera(motion), shape, replace(DEFAULTS, pairs=30))
+    assert len(found) == 30
+    pivot = in_camera(motion)[0].apply(np.array([[-LENGTH_M, 0.0, 0.0]]))[0]
+    for each in found:
+        assert axes_apart(each, hinge()) < 1e-5
+        np.testing.assert_allclose(each.point, [-LENGTH_M, 0.0, 0.0], atol=1e-6)
+        np.testing.assert_allclose(each.place.apply(each.point[None])[0], pivot, atol=1e-6)
+        assert abs(each.axis @ each.point) < 1e-9, "the point next to the origin"
+    still = Pose.stack([in_camera(motion)[0]] * 5)
+    assert _proposals(still, shape, DEFAULTS) == []
+
+
+def test_a_hinge_is_scored_by_where_it_has_the_body_in_the_images(mesh: Mesh) -> None:
+    motion, rows = swing(20), np.array([0, 7, 19])
+    seen = _Images.of(in_camera(motion), shape_of(mesh, "pendulum"), mesh.radius_m, DEFAULTS)
+    cost, angles = seen.scored(hinge(), rows)
+    np.testing.assert_allclose(angles, (motion.angles - motion.angles[0])[rows], atol=np.pi / 90)
+    assert cost < 0.2
+    np.testing.assert_allclose(seen.cost(np.array([0.0, 0.06**2, 3.0 * 0.06**2])), [0.0, 0.5, 0.75])
+    far, _ = seen.scored(replace(hinge(), point=hinge().point + 0.1 * np.eye(3)[0]), rows)
+    assert far > cost + 0.1
+    off = seen.off(in_camera(motion)[rows], rows)
+    np.testing.assert_allclose(off, 0.0, atol=1e-9)
+    refined_cost, start = seen.refined(hinge().retract(np.full(10, 0.01)), angles, rows)
+    assert refined_cost < 0.2
+    assert start.agreement == 1.0
+    poses = start.hinge.poses(start.angles)
+    np.testing.assert_allclose(seen.off(poses, np.arange(20)), 0.0, atol=5e-3)
+    turned = seen._turned(hinge(), motion.angles - motion.angles[0] + 0.02, np.arange(20))
+    np.testing.assert_allclose(turned, -0.02, atol=2e-3)
+    np.testing.assert_allclose(
+        np.abs(seen._turned(hinge(), motion.angles - motion.angles[0] + 0.9, np.arange(20))).max(), 0.2
+    )

@@ -7,14 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.painted import POINTS, ROTATIONS
+from tests.painted import PERMUTATION, POINTS, ROTATIONS
 from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, make_view
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import composition, octahedral
-from vid2phys.tracking.hypotheses import ChosenHypotheses, choose_hypotheses, front_evidence
-from vid2phys.types import Array, Camera
+from vid2phys.tracking.hypotheses import (
+    DEFAULTS,
+    ChosenHypotheses,
+    _mixture_weights,
+    choose_hypotheses,
+    front_evidence,
+    named,
+    relabelled,
+    tilt_evidence,
+)
+from vid2phys.tracking.measured import with_poses
+from vid2phys.types import Array, Camera, Observation
 
 CAMERA = Camera(np.array([[900.0, 0.0, 320.0], [0.0, 900.0, 240.0], [0.0, 0.0, 1.0]]), 640, 480)
 DIVISOR = 5.0
@@ -138,3 +148,79 @@ def test_a_tumbling_cube_keeps_one_label(fps: float, speed: float) -> None:
     apart = np.swapaxes(rotation, -1, -2) @ oriented
     angle = np.arccos(np.clip(0.5 * (np.einsum("nij,ij->n", apart, CUBE[label[0]]) - 1.0), -1.0, 1.0))
     assert np.degrees(angle[~wrong]).max() < 10.0
+
+
+def test_a_body_is_tilted_by_the_angle_between_its_axis_and_up() -> None:
+    """Up is the world's z; a camera that moves has another rotation in each frame."""
+    std = np.radians(20.0)
+    rotation = matrix_from_rotvec(np.array([[0.3, 0.0, 0.0], [0.0, 0.5, 0.0], [3.1, 0.0, 0.0]]))
+    poses = known_pose(Pose(rotation[:, None], np.tile([0.0, 0.0, 2.0], (3, 1, 1))))
+    half = np.stack([np.eye(3), np.diag([1.0, -1.0, -1.0])])
+    upright = np.eye(4)
+    expected = -0.5 * (np.array([[0.3, np.pi - 0.3], [0.5, np.pi - 0.5], [3.1, np.pi - 3.1]]) / std) ** 2
+    expected = np.maximum(expected, -DEFAULTS.max_tilt_nats)
+    found = tilt_evidence(poses, half, replace(CAMERA, camera_to_world=upright), std)
+    np.testing.assert_allclose(found[:, 0], expected)
+    assert (expected[:, 0] > -DEFAULTS.max_tilt_nats).tolist() == [True, True, False]
+    moving = np.tile(upright, (3, 1, 1))
+    moving[1, :3, :3] = matrix_from_rotvec(np.array([[0.0, -0.4, 0.0]]))[0]
+    followed = tilt_evidence(poses, half, replace(CAMERA, camera_to_world=moving), std)
+    np.testing.assert_allclose(followed[1, 0, 0], -0.5 * (0.1 / std) ** 2)
+    np.testing.assert_allclose(followed[[0, 2]], found[[0, 2]])
+    for camera, known in ((CAMERA, std), (replace(CAMERA, camera_to_world=upright), None)):
+        np.testing.assert_array_equal(tilt_evidence(poses, half, camera, known), np.zeros((3, 1, 2)))
+
+
+def test_the_weight_of_a_blob_is_its_share_of_the_map_however_wide_it_is() -> None:
+    v, u = np.mgrid[:24, :20]
+    place = np.array([[[5.0, 7.0], [14.0, 15.0], [np.nan, 3.0]]])
+    for width in (1.1, 0.7):
+        blobs = [np.exp(-0.5 * ((u - x) ** 2 + (v - y) ** 2) / width**2) for x, y in place[0, :2]]
+        shown = sum(share * blob / blob.sum() for share, blob in zip((0.7, 0.3), blobs, strict=True))
+        found = _mixture_weights(shown, place, DEFAULTS)
+        np.testing.assert_allclose(found, [[0.98 * 0.7 + 0.02 / 3, 0.98 * 0.3 + 0.02 / 3, 0.02 / 3]], atol=0.02)
+    even = _mixture_weights(np.full((24, 20), 1.0 / 480.0), place, DEFAULTS)
+    assert even[0, 0] == pytest.approx(even[0, 1], abs=0.02)
+
+
+def observed(pose: Pose) -> Observation:
+    """Keypoints and a measured pose of two frames."""
+    rng, count = np.random.default_rng(4), len(POINTS)
+    covariance = np.tile(np.eye(2), (2, count, 1, 1)) * np.arange(1.0, count + 1)[:, None, None]
+    seen = Observation(
+        np.arange(2.0), project_points(pose, POINTS), covariance,
+        rng.normal(size=(2, count, 2, 6)), np.full(6, 0.2), rng.random((2, count)) < 0.7, POINTS,
+    )  # fmt: skip
+    std = rng.uniform(0.01, 0.02, (2, 6))
+    return with_poses(seen, np.arange(2), pose, std, np.full(6, 0.2), "contour", std[..., None] ** 2 * np.eye(6))
+
+
+def test_under_another_element_points_and_poses_look_the_same() -> None:
+    pose = Pose(
+        matrix_from_rotvec(np.array([[0.4, 0.2, -0.3], [1.0, -0.5, 0.2]])), np.array([[0.1, 0.0, 2.0], [0.0, 0.2, 1.5]])
+    )
+    before, center = observed(pose), np.array([0.0, 0.0, 0.004])
+    assert before.configuration is not None
+    found = relabelled(before, PERMUTATION[1], ROTATIONS[1], center)
+    after = found.configuration
+    assert after is not None
+    np.testing.assert_allclose(found.bearings, project_points(after.pose, POINTS), atol=1e-9)
+    for name in ("covariance", "shared_basis", "visible"):
+        np.testing.assert_array_equal(getattr(found, name)[:, PERMUTATION[1]], getattr(before, name))
+    step = 1e-5 * np.array([1.0, -2.0, 0.5, 1.0, 2.0, -1.0])  # a step of the body, in both local coordinates
+    moved = before.configuration.pose.retract(step)
+    other = after.pose.step_to(relabelled(observed(moved), PERMUTATION[1], ROTATIONS[1], center).configuration.pose)  # type: ignore[union-attr]
+    information = [np.linalg.inv(each.covariance) for each in (before.configuration, after)]
+    squares = [
+        np.einsum("ti,tij,tj->t", np.broadcast_to(s, (2, 6)), i, np.broadcast_to(s, (2, 6)))
+        for s, i in zip((step, other), information, strict=True)
+    ]
+    np.testing.assert_allclose(squares[1], squares[0], rtol=1e-3)
+    back = relabelled(found, PERMUTATION[3], ROTATIONS[3], center)
+    np.testing.assert_allclose(back.bearings, before.bearings, atol=1e-12)
+    np.testing.assert_allclose(back.configuration.pose.rotation, pose.rotation, atol=1e-9)  # type: ignore[union-attr]
+    names = np.stack([np.argsort(PERMUTATION[1]), np.arange(len(POINTS))])
+    one = named(before, names, np.stack([ROTATIONS[1], np.eye(3)]), center)
+    np.testing.assert_array_equal(one.bearings[0], found.bearings[0])
+    np.testing.assert_array_equal(one.bearings[1], before.bearings[1])
+    np.testing.assert_allclose(one.configuration.pose.translation, [after.pose.translation[0], pose.translation[1]])  # type: ignore[union-attr]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
+import pytest
 import trimesh
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import cyclic
-from vid2phys.tracking.cues.part_colors import part_nats
+from vid2phys.tracking.cues.part_colors import DEFAULTS, _Inside, part_nats
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 157.3], [0.0, 610.0, 121.6], [0.0, 0.0, 1.0]]), 320, 240)
@@ -70,3 +73,30 @@ def test_a_body_too_small_to_see_tells_nothing() -> None:
     mesh = two_parts()
     far = [Pose(pose.rotation, np.array([0.0, 0.0, 30.0])) for pose in turned()]
     np.testing.assert_array_equal(part_nats(photograph(mesh, np.eye(3)[:2], 0), CAMERA, mesh, far), 0.0)
+
+
+def test_pixels_are_explained_by_the_light_of_their_parts_as_a_display_shows_them() -> None:
+    """Beside weighted least squares; pixels in which a display's tone curve is steep count more."""
+    rng = np.random.default_rng(0)
+    basis, slope = rng.normal(size=(300, 4)), rng.uniform(0.3, 2.0, 300)
+    light = basis @ rng.normal(size=(4, 3))
+    exact = _Inside(light, slope, basis)
+    assert exact.misfit(DEFAULTS) == pytest.approx(0.02**2, rel=0.05)
+    noisy = light + 0.05 * rng.normal(size=light.shape)
+    found = _Inside(noisy, slope, basis).misfit(replace(DEFAULTS, rounds=1, ridge=0.0))
+    scaled, target = basis * slope[:, None], noisy * slope[:, None]
+    residual = target - scaled @ np.linalg.lstsq(scaled, target, rcond=None)[0]
+    square = (residual**2).mean(axis=1)
+    scale = 2.5**2 * (np.median(square) + 0.02**2)
+    assert found == pytest.approx((square / (1.0 + square / scale)).mean() + 0.02**2, rel=1e-6)
+    wild = noisy.copy()
+    wild[:30] += 9.0
+    assert _Inside(wild, slope, basis).misfit(DEFAULTS) < 4.0 * _Inside(noisy, slope, basis).misfit(DEFAULTS)
+
+
+def test_a_body_beside_the_frame_tells_nothing() -> None:
+    mesh = two_parts()
+    image = photograph(mesh, np.array([[0.1, 0.3, 0.5], [0.6, 0.3, 0.2]]), 0)
+    for place in (np.array([9.0, 0.0, 1.0]), np.array([0.0, 0.0, -1.0])):
+        away = [Pose(pose.rotation, place) for pose in turned()]
+        np.testing.assert_array_equal(part_nats(image, CAMERA, mesh, away), np.zeros(4))

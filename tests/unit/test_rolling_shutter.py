@@ -30,7 +30,7 @@ from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.measured import with_poses
-from vid2phys.tracking.rolling_shutter import at_row_times, row_times, twists
+from vid2phys.tracking.rolling_shutter import MovingBody, at_row_times, row_times, twists
 from vid2phys.tracking.track import Track
 from vid2phys.types import Camera, Clip, Mesh
 
@@ -71,6 +71,24 @@ def test_each_point_is_shown_at_the_time_of_its_own_row(side: str) -> None:
 
         after_s = brentq(late, -0.02, 0.02, xtol=1e-12)
         np.testing.assert_allclose(found, at(POSE, TWIST, after_s).apply(vertex[None])[0], atol=2e-5)
+
+
+@pytest.mark.parametrize("side", ["top", "right"])
+def test_slopes_by_the_readout_are_those_of_differences(side: str) -> None:
+    """Of slow motion, since the time of a point's own row is taken as known."""
+    slow, small = Twist(0.05 * TWIST.angular, 0.05 * TWIST.linear), 1e-4
+    body = MovingBody(MESH, rolling(0.02, side), POSE, slow, True)
+    points, rng = body.vertices(), np.random.default_rng(0)
+    normals = rng.normal(size=(len(points), 2))
+    found = body.slopes(points, CAMERA.K[0, 0] * normals)
+    assert found.shape == (len(points), 7)
+    shown = [body.moved(np.append(np.zeros(6), sign * small))[0].vertices() for sign in (1.0, -1.0)]
+    pixels = [project(CAMERA, each) for each in shown]
+    expected = ((pixels[0] - pixels[1]) * normals).sum(axis=1) / (2.0 * small)
+    np.testing.assert_allclose(found[:, 6], expected, rtol=0.02, atol=0.02 * np.abs(expected).max())
+    fixed = replace(body, fits_readout=False)
+    np.testing.assert_array_equal(fixed.slopes(points, CAMERA.K[0, 0] * normals), found[:, :6])
+    assert fixed.moved(np.full(6, 0.1))[0].camera.readout_s == 0.02
 
 
 def test_a_global_shutter_shows_the_mesh_as_it_is() -> None:

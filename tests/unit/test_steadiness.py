@@ -52,6 +52,12 @@ def test_rotation_that_is_not_seen_does_not_jump() -> None:
     assert of_revolution.jitter_deg == pytest.approx(0.0, abs=1e-5)
 
 
+def test_no_rotation_of_a_ball_is_seen() -> None:
+    found = steadiness(_spinning(9.0, 5.0), ALL, [np.eye(3)[0], np.eye(3)[1]])
+    assert found is not None
+    assert (found.jitter_deg, found.step_deg) == (0.0, 0.0)
+
+
 def test_frames_apart_are_not_compared() -> None:
     assert steadiness(_spinning(9.0), np.arange(40) % 3 < 2) is None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,22 @@ from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_quat, quat_from_rotvec
 from vid2phys.notes import Severity, severity_of
 from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.tracking import support
 from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.support import EVIDENCE, SupportModel, _heaviest_chain, evidence_of, supported
+from vid2phys.tracking.support import (
+    EVIDENCE,
+    SupportConfig,
+    SupportModel,
+    _depth_jumps,
+    _heaviest_chain,
+    _with_share,
+    decided,
+    evidence_of,
+    image_match,
+    supported,
+)
 from vid2phys.tracking.track import Track
-from vid2phys.types import Array, Mesh
+from vid2phys.types import Array, Camera, Mesh
 
 
 def box(*sides: float) -> Mesh:
@@ -133,3 +147,114 @@ def test_many_unsupported_frames_make_the_result_doubtful(refused: int, severity
     assert note.startswith(f"in {refused} of 100 frames")
     assert severity_of(note) is severity
     assert not _support_notes(track)
+
+
+CAMERA = Camera(np.array([[400.0, 0.0, 160.0], [0.0, 400.0, 120.0], [0.0, 0.0, 1.0]]), 320, 240)
+
+
+def track_at(places: Array, times_s: Array | None = None, **poses: Array) -> Track:
+    """A track with upright poses at some places."""
+    count = len(places)
+    times_s = np.arange(count) / 30 if times_s is None else times_s
+    track = Track.of_nothing(times_s, np.eye(3), Calibration.from_dict(None), np.zeros(1))
+    found = replace(track.poses, pose=Pose(np.tile(np.eye(3), (count, 1, 1)), places), **poses)
+    return replace(track, poses=found, tracked=np.ones(count, dtype=bool), quality=np.linspace(0.2, 0.9, count))
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A clip whose frames are their numbers, and a verifier that states the number of a frame."""
+    monkeypatch.setattr(support.Verifier, "load", lambda: SimpleNamespace(logit=float))
+    monkeypatch.setattr(support, "background_of", lambda background, shape: background)
+    monkeypatch.setattr(support, "crop_of", lambda frame, background, camera, mesh, pose: frame[0])
+
+    class Numbered:
+        background = None
+
+        def __getitem__(self, index: int) -> Array:
+            return np.array([float(index)])
+
+    return Numbered()
+
+
+def test_evidence_is_what_its_columns_say(judged: Any) -> None:
+    places = np.array([[0.0, 0.0, 2.0], [0.1, 0.0, 2.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.5], [0.0, 0.0, 1e4]])
+    chi2 = np.array([3.0, 0.0, np.nan, 12.0, 1.0])
+    track = track_at(places, chi2=chi2)
+    track.tracked[1] = False
+    rows, evidence = evidence_of(track, judged, CAMERA, box(0.1, 0.1, 0.1))
+    np.testing.assert_array_equal(rows, [0, 2, 3, 4])
+    columns = dict(zip(EVIDENCE, evidence.T, strict=True))
+    np.testing.assert_array_equal(columns["quality"], track.quality[rows])
+    np.testing.assert_allclose(columns["keypoint_misfit"], [np.log(3.1), 3.0, np.log(12.1), np.log(1.1)])
+    size_px = 2.0 * 400.0 * np.tan(np.arcsin(0.05 * 3.0**0.5 / 2.0))
+    np.testing.assert_allclose(columns["log_size"], [np.log(size_px), np.log(size_px), 4.5, 0.0])
+    np.testing.assert_array_equal(columns["image_match"], rows)
+    np.testing.assert_allclose(
+        columns["depth_jump"], np.log(3e-3 + np.array([np.log(2.0), 0.0, np.log(4.0), 2.0])), atol=1e-9
+    )
+
+
+def test_images_match_by_the_median_of_some_frames(judged: Any) -> None:
+    track = track_at(np.tile([0.0, 0.0, 2.0], (400, 1)))
+    track.tracked[:100] = False  # of the other 300 every second one is compared, 100, 102 .. 398
+    assert image_match(track, judged, CAMERA, box(0.1, 0.1, 0.1)) == 249.0
+    track.tracked[102:] = False
+    assert image_match(track, judged, CAMERA, box(0.1, 0.1, 0.1)) == 100.5
+    track.tracked[:] = False
+    assert np.isnan(image_match(track, judged, CAMERA, box(0.1, 0.1, 0.1)))
+
+
+def test_a_distance_jumps_where_it_leaves_the_median_of_the_frames_beside() -> None:
+    places = np.zeros((9, 3))
+    places[:, 2] = [2.0, 2.0, 4.0, 2.0, 1e-3, 3.0, 3.0, 1.0, 1.0]
+    rows = np.array([0, 1, 2, 3, 20, 23, 26, 40, 43])  # up to three frames to each side
+    found = np.exp(_depth_jumps(rows, places, SupportConfig())) - 3e-3
+    np.testing.assert_allclose(found[:4], [0.0, 0.0, np.log(2.0), 0.0], atol=1e-12)
+    assert np.isnan(found[[4, 6, 7, 8]]).all(), "one frame beside is not enough"
+    assert found[5] == pytest.approx(np.log(3.0) - 0.5 * (np.log(1e-3) + np.log(3.0)), abs=2.1)
+    assert _depth_jumps(np.arange(3), places[[4, 5, 6]], SupportConfig())[0] == pytest.approx(np.log(2.003))
+
+
+def test_the_share_of_right_poses_is_that_which_the_poses_have_with_it() -> None:
+    for each in (np.full(30, 4.0), np.full(30, -4.0), np.repeat([5.0, -5.0], [8, 40])):
+        moved = _with_share(each, SupportConfig())
+        share = 1.0 / (1.0 + np.exp(-(moved - each)))
+        np.testing.assert_allclose(share, share[0])
+        right = (1.0 / (1.0 + np.exp(-moved))).sum()
+        assert share[0] == pytest.approx((right + 5.0) / (len(each) + 10.0), abs=1e-3)
+
+
+def test_evidence_is_weighed_in_standard_deviations() -> None:
+    size = len(EVIDENCE)
+    weights, std = np.arange(1.0, size + 1.0), np.linspace(0.5, 2.0, size)
+    model = SupportModel(np.full(size, 0.3), std, weights, 0.7, 0.0)
+    evidence = np.random.default_rng(0).normal(size=(4, size))
+    evidence[2, 1] = np.nan
+    apart = model.log_odds(evidence) - ((np.nan_to_num((evidence - 0.3) / std)) * weights).sum(axis=1)
+    np.testing.assert_allclose(apart, apart[0])
+    none = SupportModel(np.full(size, 0.3), std, 0.0 * weights, 30.0, 0.0)
+    np.testing.assert_allclose(none.log_odds(evidence) - 30.0, np.log(9.0 / 5.0), atol=1e-6)  # nine right of fourteen
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.99, [True, True]), (1.01, [False, True])])
+def test_a_body_goes_at_a_plausible_speed_and_its_place_errs(share: float, kept: list[bool]) -> None:
+    """15 m/s for 10 ms, a tenth of both distances, and six tenths of a diameter of 0.5 m."""
+    ball, aside = box(*(3 * (0.5 / 3.0**0.5,))), 0.5 * share * (0.15 + 2 * 0.2 + 2 * 0.3 * 0.5)
+    places = np.array([[sign * aside, 0.0, np.sqrt(4.0 - aside**2)] for sign in (-1.0, 1.0)])
+    model = SupportModel(np.zeros(5), np.ones(5), np.eye(5)[0], 0.0, -5.0)
+    evidence = np.zeros((3, 5))
+    evidence[:, 0] = [0.0, -40.0, 1.0]
+    track = track_at(np.stack([places[0], places[0], places[1]]), np.array([0.0, 0.005, 0.01]))
+    found = decided(track, np.arange(3), evidence, ball, model)
+    assert found[[0, 2]].tolist() == kept
+    assert not found[1]
+
+
+def test_frames_far_apart_in_a_clip_are_not_joined() -> None:
+    times, places, weights = np.arange(4.0), np.zeros((4, 3)), np.array([1.5, 1.0, 1.0, 1.5])
+    places[1:3, 0] = 100.0  # where no motion leads in a second
+    join = lambda most: _heaviest_chain(times, places, np.zeros(4), weights, SupportConfig(max_gap_frames=most))  # noqa: E731
+    assert join(3).tolist() == [0, 3]
+    assert join(2).tolist() == [1, 2]
+    assert _heaviest_chain(times[:0], places[:0], np.zeros(0), weights[:0]).tolist() == []

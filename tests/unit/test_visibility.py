@@ -23,12 +23,12 @@ def plate() -> Mesh:
     return Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]), np.zeros(2, dtype=np.int64))
 
 
-def seen(blur_px: float = 0.0, hidden: float = 0.0) -> Visibility | None:
+def seen(blur_px: float = 0.0, hidden: float = 0.0, step_px: float = STEP_PX) -> Visibility | None:
     """Measure a bright square that moves to the right before a grey wall; bars of the wall's colour hide a share."""
     rng = np.random.default_rng(2)
     wall = cv2.GaussianBlur(rng.uniform(60, 120, (HEIGHT, WIDTH)), (0, 0), 3.0)
     columns, rows = np.arange(WIDTH), np.arange(HEIGHT)
-    images, places = [], 45.0 + STEP_PX * np.arange(COUNT)
+    images, places = [], 45.0 + step_px * np.arange(COUNT)
     bars = (columns / (0.5 * SIDE_PX)) % 1.0 < hidden
     for x in places:
         shares = np.linspace(-0.5, 0.5, 65) if blur_px else np.zeros(1)
@@ -63,6 +63,15 @@ def test_bars_hide_their_share() -> None:
     found = seen(hidden=0.3)
     assert found is not None
     assert found.hidden == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize(("step_px", "rests"), [(1.0, True), (9.0, False)])
+def test_of_a_body_that_rests_the_background_is_not_known(step_px: float, rests: bool) -> None:
+    """The body covers a pixel in 20 frames or in four or five, of which a third are too many."""
+    found = seen(step_px=step_px)
+    assert found is not None
+    assert found.path_px == pytest.approx(step_px, abs=0.1)
+    assert (np.isnan(found.hidden), np.isnan(found.blur_px)) == (rests, rests)
 
 
 def test_nothing_is_measured_without_three_tracked_frames() -> None:

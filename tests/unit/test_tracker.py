@@ -1,0 +1,177 @@
+"""The order of the tracker's passes, the share of its work that it reports, and what makes a frame lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.painted import CAMERA, RADIUS_M, PaintedModel, make_scene
+from vid2phys.error_model import Calibration
+from vid2phys.errors import InputError
+from vid2phys.io.array_clip import array_clip
+from vid2phys.tracking import tracker
+from vid2phys.tracking.cues import ActiveCues
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.tracker import TrackerConfig, TrackingInputs, _part, candidates, corrected, track
+from vid2phys.types import Array, Clip
+
+ERRORS = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)
+
+
+def test_a_part_of_the_work_is_a_part_of_the_share() -> None:
+    shares = list[float]()
+    part = _part(shares.append, 0.6, 0.9)
+    assert part is not None
+    for share in (0.0, 0.5, 1.0):
+        part(share)
+    np.testing.assert_allclose(shares, [0.6, 0.75, 0.9])
+    assert _part(None, 0.0, 1.0) is None
+
+
+def test_the_share_of_the_work_grows_from_pass_to_pass() -> None:
+    """The first pass has six tenths; the second has three, reported batch by batch."""
+    t = np.arange(6) / 30.0
+    scene = make_scene(np.stack([0.2 * t, 0.0 * t, 1.9 + 0.0 * t], axis=1))
+    shares = list[float]()
+    config = TrackerConfig(batch=2)
+    found = track(
+        scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=ERRORS, progress=shares.append, config=config
+    )
+    assert found.tracked.all()
+    np.testing.assert_allclose(shares[-3:], [0.7, 0.8, 0.9])
+    first = np.array(shares[:-3])
+    assert len(first) > 1
+    assert (np.diff(first) > 0.0).all()
+    assert first[0] == pytest.approx(0.6 * 2 / 6)
+    assert first[-1] == pytest.approx(0.6)
+
+
+class Steps:
+    """Stand-ins of the passes, which note that they were called and what they were given."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, texture_seen: bool = True, found: bool = True) -> None:
+        self.calls = list[str]()
+        self.nothing = Track.of_nothing(np.arange(3) / 30.0, np.eye(3), ERRORS, np.zeros(1))
+        first = SimpleNamespace(found=np.full(3, found), translation=np.ones((3, 3)))
+        follower = SimpleNamespace(run=self.note("first pass", first))
+        patch.setattr(tracker, "Follower", lambda *_: follower)
+        patch.setattr(tracker, "smooth_path", lambda _, path: path)
+        patch.setattr(tracker, "_second_pass", self.note("second pass", self.nothing))
+        patch.setattr(tracker, "filled", self.note("gaps", self.nothing))
+        patch.setattr(tracker, "corrected", self.note("corrections", self.nothing))
+        patch.setattr(tracker, "refine_single_images", self.note("single images", self.nothing))
+        patch.setattr(tracker, "_track_single_image", self.note("one image", self.nothing if texture_seen else None))
+        patch.setattr(tracker, "supported", self.note("support", self.nothing))
+        patch.setattr(tracker, "ObjectDetector", lambda *given: given)
+        patch.setattr(tracker.TexturedBody, "of", lambda *given: given)
+
+    def note(self, name: str, result: Any) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            self.calls.append(name)
+            return result
+
+        return call
+
+
+def blank(frames: int) -> Clip:
+    return array_clip(np.zeros((frames, 48, 64, 3), np.uint8), np.arange(frames) / 30.0, "blank")
+
+
+MESH, TEXTURE = object(), object()
+PASSES = ["first pass", "second pass", "gaps"]
+
+
+@pytest.mark.parametrize(("frames", "given", "calls"), [
+    (3, {}, PASSES),
+    (3, {"mesh": MESH}, [*PASSES, "corrections", "support"]),
+    (3, {"mesh": MESH, "without": ("support",)}, [*PASSES, "corrections"]),
+    (3, {"mesh": MESH, "texture": TEXTURE}, [*PASSES, "corrections", "single images", "support"]),
+    (3, {"mesh": MESH, "texture": TEXTURE, "without": ("texture",)}, [*PASSES, "corrections", "support"]),
+    (1, {"mesh": MESH, "texture": TEXTURE}, ["one image", "support"]),
+    (1, {"mesh": MESH}, [*PASSES, "corrections", "support"]),
+])  # fmt: skip
+def test_what_is_known_of_the_body_decides_which_passes_are_made(
+    frames: int, given: dict[str, Any], calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(monkeypatch)
+    track(blank(frames), CAMERA, PaintedModel(), RADIUS_M, calibration=ERRORS, **given)
+    assert steps.calls == calls
+
+
+def test_an_image_whose_texture_is_not_seen_is_tracked_as_a_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch, texture_seen=False)
+    track(blank(1), CAMERA, PaintedModel(), RADIUS_M, calibration=ERRORS, mesh=MESH, texture=TEXTURE)
+    assert steps.calls == ["one image", *PASSES, "corrections", "single images", "support"]
+
+
+def test_a_camera_that_moves_has_no_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, given = Steps(monkeypatch), list[Any]()
+    monkeypatch.setattr(tracker, "ObjectDetector", lambda *each: given.append(each))
+    moving = replace(CAMERA, camera_to_world=np.tile(np.eye(4), (3, 1, 1)))
+    for camera in (CAMERA, moving):
+        candidates(blank(3), camera, PaintedModel(), RADIUS_M, calibration=ERRORS)
+    (_, _, background, radius_m, _), (_, _, none, *_) = given
+    assert background is not None
+    assert none is None
+    assert radius_m == RADIUS_M
+    assert steps.calls == 2 * PASSES
+
+
+def test_a_clip_without_the_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    Steps(monkeypatch, found=False)
+    with pytest.raises(InputError, match="none of the 3 frames of 'blank'"):
+        candidates(blank(3), CAMERA, PaintedModel(), RADIUS_M, calibration=ERRORS)
+
+
+def test_the_error_model_is_that_of_the_model_unless_one_is_given() -> None:
+    model: Any = SimpleNamespace(calibration=ERRORS.to_dict())
+    assert TrackingInputs.of(CAMERA, model).calibration == ERRORS
+    other = replace(ERRORS, point_scale=0.9)
+    assert TrackingInputs.of(CAMERA, model, calibration=other).calibration == other
+    assert TrackingInputs.of(CAMERA, model, texture=TEXTURE).texture is TEXTURE  # type: ignore[arg-type]
+    assert TrackingInputs.of(CAMERA, model, without=("texture",), texture=TEXTURE).texture is None  # type: ignore[arg-type]
+
+
+def of_frames(
+    monkeypatch: pytest.MonkeyPatch, explained: NDArray[np.bool_] | None, nats: Array, without: tuple[str, ...] = ()
+) -> Track:
+    """The corrections of a track that is tracked in all frames; explained: None for a body without texture."""
+    count = len(nats)
+    nothing = Track.of_nothing(np.arange(count) / 30.0, np.eye(3), ERRORS, np.zeros(1))
+    found = replace(nothing, tracked=np.ones(count, dtype=bool))
+    found.poses.rotation[:] = np.eye(3)
+    seen = list[Any]()
+
+    def contours(*given: Any, also: Any = None, **_: Any) -> tuple[Track, Array]:
+        seen.append(also)
+        return given[3], nats
+
+    monkeypatch.setattr(tracker, "refine_texture", lambda *given: (given[4], explained))
+    monkeypatch.setattr(tracker, "refine_contours", contours)
+    unused: Any = None
+    texture: Any = None if explained is None else TEXTURE
+    cues = ActiveCues.without(without)
+    inputs = TrackingInputs(camera=CAMERA, model=unused, calibration=ERRORS, mesh=unused, texture=texture, cues=cues)
+    object.__setattr__(inputs, "mesh", MESH)
+    out = corrected(found, unused, inputs)
+    if "contour" not in without:
+        assert (seen[0] is None) is (explained is None), "poses before the texture are tried, too"
+    return out
+
+
+def test_a_frame_counts_by_its_texture_or_by_edges_as_good_as_those_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    explained = np.array([True, True, True, False, False, False])
+    nats = np.array([10.0, 40.0, 90.0, 9.9, 10.1, 41.0])  # a quarter of the median of the explained frames is 10
+    assert of_frames(monkeypatch, explained, nats).tracked.tolist() == [True, True, True, False, True, True]
+    assert of_frames(monkeypatch, explained, -nats).tracked.tolist() == explained.tolist(), "edges that speak against"
+    assert not of_frames(monkeypatch, ~explained & explained, nats).tracked.any(), "nothing to compare with"
+    assert of_frames(monkeypatch, explained, nats, ("contour",)).tracked.tolist() == explained.tolist()
+    assert of_frames(monkeypatch, None, nats).tracked.all()
