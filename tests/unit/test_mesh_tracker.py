@@ -47,6 +47,15 @@ def fit_at(x: float, nats: float = 100.0, overlap: float = 0.9, rotvec: Sequence
     return Fit(pose_at(x, rotvec), nats, overlap, None)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """What the tracker asks of a foreground."""
+
+    rows: Any = ()
+    body: Any = None
+    is_dark: bool = False
+
+
 @dataclass
 class World:
     """Frames in which the body is at `places` (x, m): a fit leads there from within `reach_m`, and fails in `lost`.
@@ -75,6 +84,7 @@ class World:
         tracker = MeshTracker(frames, times_s, CAMERA, MESH, SHAPE, config=replace(DEFAULTS, **config))
         vars(tracker)["_seen"] = lambda i: Seen(self, i)
         vars(tracker)["_detected"] = self.detected
+        tracker.foreground = Scene()  # type: ignore[assignment]
         return tracker
 
     def detected(self, i: int, seen: Any) -> list[Fit]:
@@ -308,25 +318,31 @@ def test_the_best_frames_teach() -> None:
 def test_colours_are_taught_in_rounds_by_frames_within_the_clip() -> None:
     world = World(np.zeros(30))
     tracker, learned = world.tracker(taught_frames=3), list[tuple[dict[int, float | None], float]]()
-    foreground: Any = SimpleNamespace(rows=np.arange(0, 30, 2), body=None)
-    tracker.foreground = foreground
+    tracker.foreground = Scene(rows=np.arange(0, 30, 2))  # type: ignore[assignment]
     vars(tracker)["_learn"] = lambda fits, share: learned.append(
         (dict(zip(fits, xs(list(fits.values())), strict=True)), share)
     )
     shadows = list[bool]()
 
-    def searched(rows: list[int], in_shadow: bool) -> dict[int, list[Fit]]:
-        shadows.append(in_shadow)
+    def searched(rows: list[int]) -> dict[int, list[Fit]]:
+        shadows.append(tracker.foreground.is_dark)
         return {i: [fit_at(0.0), fit_at(0.1)] if i != 14 else [] for i in rows}
 
     vars(tracker)["_searched"], vars(tracker)["_passes_for_shadow"] = searched, lambda rows: True
     assert tracker._taught_rows() == [6, 14, 20], "neither the first nor the last frame"
     assert list(tracker._teach()) == [6, 20]
     assert learned == [({6: 0.0, 20: 0.0}, 0.5), ({6: 0.0, 20: 0.0}, 0.8)]
-    assert shadows == [True, False], "a dark body, before its colours are known"
-    foreground.body = 1
-    tracker._teach()
-    assert shadows[2:] == [False, False]
+    assert shadows == [True, True], "a dark body"
+
+
+@pytest.mark.parametrize(("dark", "body", "twice"), [(True, None, True), (True, 1, False), (False, None, False)])
+def test_a_dark_body_of_unknown_colours_is_searched_twice(dark: bool, body: int | None, twice: bool) -> None:
+    tracker = World(np.zeros(3)).tracker()
+    tracker.foreground = Scene(is_dark=dark, body=body)  # type: ignore[assignment]
+    vars(tracker)["_seen"] = lambda i: SimpleNamespace(log_ratio=np.zeros((2, 2)), frame=None)
+    vars(tracker)["_detected"] = lambda i, seen: [fit_at(0.1)]
+    vars(tracker)["_detected_in_shadow"] = lambda i, seen: [fit_at(0.2)]
+    assert xs(tracker._searched([1])[1]) == ([0.2] if twice else [0.1])
 
 
 def test_a_hint_teaches_along_the_motion_that_begins_there(monkeypatch: pytest.MonkeyPatch) -> None:
