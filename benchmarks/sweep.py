@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the table of the docs")
     parser.add_argument("--axis", nargs="*", choices=list(AXES), default=list(AXES))
     parser.add_argument("--body", nargs="*", choices=list(BODIES), default=list(BODIES))
-    parser.add_argument("--failures", type=Path, help=f"image to write, of runs below {GOOD_SHARE:.0%}")
+    parser.add_argument("--failures", type=Path, help=f"image to write, of runs below {GOOD_SHARE:.0%}%")
     parser.add_argument("--work", type=Path, help="folder that keeps clips and runs")
     options = parser.parse_args()
     start, rows, done = time.monotonic(), list[Row](), list(runs(options.axis, options.body))
