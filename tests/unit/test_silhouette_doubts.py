@@ -90,7 +90,7 @@ def test_a_body_that_turns_far_between_frames_is_named() -> None:
 
 def test_other_proportions_are_doubted_where_they_are_sure_and_visible() -> None:
     (note,) = doubts(GOOD, other=Proportions(ratio=1.2, std=0.02, off_px=4.0))
-    assert "1.20 times as long beside its width as the mesh" in note
+    assert "and the mesh 'box_120x80x50mm' differ in proportions by a factor of 1.20" in note
     assert "the mesh is not the object" in note
     assert doubts(GOOD, other=Proportions(ratio=1.05, std=0.01, off_px=4.0)) == []
     assert doubts(GOOD, other=Proportions(ratio=1.2, std=0.1, off_px=4.0)) == []  # frames disagree

@@ -491,14 +491,17 @@ class MeshTracker:
         return detect(self.silhouettes, replace(seen, log_ratio=near))
 
     def _detected_in_shadow(self, i: int, seen: FrameForeground) -> list[Fit]:
-        """Return the fits of two searches in a frame, with shadows and without; these speak neither for nor against."""
+        """Return the fits of two searches in a frame: with shadows in the model of the scene, and without.
+
+        Pixels that may be shadow count neither for nor against a fit.
+        """
         bright = replace(seen, log_ratio=self.foreground.without_shadows().log_ratio(seen.frame))
         shown = np.where(seen.log_ratio > 0.0, seen.log_ratio, np.minimum(bright.log_ratio, 0.0))
         judge = replace(seen, log_ratio=shown)
         return [judge.judged(fit.pose, fit.contour) for each in (seen, bright) for fit in self._detected(i, each)]
 
     def _passes_for_shadow(self, rows: Sequence[int]) -> bool:
-        """Return whether most of what changes may be shadow: a dark body before a grey floor may be, too."""
+        """Return whether most pixels that change may be shadow. Those of a dark body before a grey floor may be."""
         bright = self.foreground.without_shadows()
 
         def share(i: int) -> float:

@@ -21,7 +21,7 @@ from vid2phys.indices import evenly
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.edge_steps import slopes
+from vid2phys.tracking.cues.edge_steps import point_slopes, slopes
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array, Camera, Mesh
@@ -150,9 +150,7 @@ class _Deformed:
         return self.pose.apply((self.mesh.vertices - self.middle) @ self.deformation.T + self.middle)
 
     def slopes(self, points: Array, along: Array) -> Array:
-        x, y, z = points.T
-        u, v = along.T / z
-        normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ self.pose.rotation
+        normal = point_slopes(points, along) @ self.pose.rotation
         place = (points - self.pose.translation) @ self.pose.rotation - self.middle
         entries = [
             normal[:, a] * place[:, b] + (a != b) * normal[:, b] * place[:, a]  # a symmetric step

@@ -48,9 +48,9 @@ def proportion_doubts(inputs: Inputs, tracked: Track, reason: str | None = None)
     if other is None or other.off_px < OTHER_PX:
         return
     if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
-        got = f"the edges in the frames show a body that is {other.ratio:.2f} times as long beside its width"
-        likely = reason or "the mesh is not the object, or has other proportions"
-        yield doubt(f"{got} as the mesh '{inputs.mesh.name}': {likely}")
+        got = f"the body in the frames and the mesh '{inputs.mesh.name}' differ in proportions by a factor of"
+        likely = reason or "the mesh is not the object, or its sides are wrong"
+        yield doubt(f"{got} {other.ratio:.2f}: {likely}")
 
 
 def likely_reason(shown: Visibility | None) -> str | None:

@@ -20,6 +20,7 @@ from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.edge_steps import point_slopes
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.tracking.refine import fit_edges
@@ -46,9 +47,7 @@ class PlacedBody:
         rotation, translation = self.camera_from_base[:3, :3], self.camera_from_base[:3, 3]
         surface = self.body.surface(self.configuration) @ rotation.T + translation
         nearest = cKDTree(surface).query(points)[1]
-        x, y, z = points.T
-        u, v = along.T / z
-        normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ rotation
+        normal = point_slopes(points, along) @ rotation
         return np.asarray(np.einsum("nj,njd->nd", normal, self.body.surface_jacobian(self.configuration, nearest)))
 
     def moved(self, step: Array) -> tuple[PlacedBody, Array]:

@@ -60,6 +60,16 @@ def slopes(points: Array, along: Array, translation: Array) -> Array:
     return out
 
 
+def point_slopes(points: Array, along: Array) -> Array:
+    """Return the derivative [N, 3] of the places of points along their normals by the points themselves, px / m.
+
+    points, along: see `slopes`.
+    """
+    x, y, z = points.T
+    u, v = along.T / z
+    return np.stack([u, v, -(u * x + v * y) / z], axis=-1)
+
+
 @_compiled
 def variance_level(residual: Array, variance: Array, min_level: float, max_correlated: int) -> tuple[float, float]:
     """Return by which factor variances [N] are too small, and how many adjacent lines count as one.
