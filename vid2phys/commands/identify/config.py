@@ -269,6 +269,11 @@ class IdentifyConfig(
             )
 
     @property
+    def takes_camera_parameters(self) -> bool:
+        """Return whether the fit has unknowns of the camera, such as the body's scale, beside those of the system."""
+        return self.method not in OF_ANY_LOSS and not self._of_contact & set(self.fit)
+
+    @property
     def _of_contact(self) -> set[str]:
         """Return the names of parameters of contact; none of a body that cannot be thrown."""
         from vid2phys.engine.systems.rigid_contact import OF_CONTACT, OF_SPRINGS
