@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.bodies import Entry
 from experiments.body_adapter import BodyAdapter
+from experiments.convergence import NETWORK_OF
 from experiments.methods import (
     MODEL_PLACES,
     RATES,
@@ -26,9 +27,6 @@ from experiments.table import Setting
 from vid2phys.io.files import sha256
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-
-_NETWORK_OF = {"perceptual": "ours", "ours-known-start": "ours"}
-"""Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Source:
 
 def source_of(method: str, entry: Entry, setting: Setting) -> Source:
     """Return the source of a method's network."""
-    name = _NETWORK_OF.get(method, method)
+    name = NETWORK_OF.get(method, method)
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
         return Source(recipe)
