@@ -71,9 +71,10 @@ def test_errors_that_last_widen_what_is_stated(body: JointBody) -> None:
     found = ConfigurationMeasurement(
         track.configurations, track.covariance, basis, np.full(size, 0.2), only & track.tracked, "contour"
     )
-    lasting = replace(track, observation=replace(track.observation, configuration=found))
-    stated = measured_motion(inputs_of(body), lasting).trajectory.covariance
-    assert stated is not None
-    std = np.sqrt(stated[:, 0, 0])
-    assert std[3] == pytest.approx(0.05, rel=0.05)
-    assert std[15] < STD
+    for scale in (1.0, 3.0):  # of amplitudes of whole clips
+        seen = replace(track.observation, configuration=found, swing_scale=np.array(scale))
+        stated = measured_motion(inputs_of(body), replace(track, observation=seen)).trajectory.covariance
+        assert stated is not None
+        std = np.sqrt(stated[:, 0, 0])
+        assert std[3] == pytest.approx(0.05 * scale, rel=0.05)
+        assert std[15] < STD

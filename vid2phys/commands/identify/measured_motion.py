@@ -60,7 +60,8 @@ def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
 def _errors(tracked: ConfigurationTrack) -> tuple[Array, Array]:
     """Return the covariances [T, D, D] of errors of single frames, and of errors that last.
 
-    Where only keypoints were detected, all errors count as those of single frames.
+    Where only keypoints were detected, all errors count as those of single frames. Lasting ones are as much larger as
+    the calibration found the amplitudes of whole clips to err, as in a fit of dynamics (`configuration_shooting`).
     """
     shown, measured = tracked.tracked, tracked.observation.configuration
     own = np.where(shown[:, None, None], tracked.covariance, np.eye(tracked.configurations.shape[1]))
@@ -68,7 +69,8 @@ def _errors(tracked: ConfigurationTrack) -> tuple[Array, Array]:
     if measured is not None:
         refined = shown & measured.measured
         own[refined] = measured.covariance[refined]
-        lasting[refined] = (measured.shared_basis @ np.swapaxes(measured.shared_basis, -1, -2))[refined]
+        basis = float(tracked.observation.swing_scale) * measured.shared_basis[refined]
+        lasting[refined] = basis @ np.swapaxes(basis, -1, -2)
     lasting[~shown] = lasting[shown].mean(axis=0)
     return own, lasting
 
