@@ -10,7 +10,7 @@ import pytest
 import trimesh
 
 from vid2phys.commands.configs import ControlConfig
-from vid2phys.commands.control import Target, as_at_start, solve
+from vid2phys.commands.control import Target, as_at_start, change_doubts, solve
 from vid2phys.commands.control_contact import in_mesh_axes, on_ground
 from vid2phys.commands.options import built
 from vid2phys.engine.systems.rigid_contact import ThrownBody
@@ -136,3 +136,15 @@ def test_a_goal_that_the_image_hardly_supports_is_doubtful(monkeypatch: pytest.M
     found = solve(inputs, built(ControlConfig, asked))
     assert found.status == "doubtful"
     assert found.message.endswith("at the start")
+
+
+def test_a_way_that_may_be_an_error_is_doubted() -> None:
+    """By draws from the errors themselves: one of twenty passes for a way."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(5, 5))
+    ways = rng.normal(size=(400, 5)) @ root.T
+    passed = np.mean([not change_doubts(way, root @ root.T) for way in ways])
+    assert 0.02 < passed < 0.09
+    assert not any(
+        change_doubts(6.0 * way, root @ root.T) for way in ways if np.linalg.norm(np.linalg.solve(root, way)) > 1
+    )

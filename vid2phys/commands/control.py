@@ -16,7 +16,7 @@ from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_body
 from vid2phys.errors import InputError, UsageError, unknown_name
-from vid2phys.notes import is_doubtful
+from vid2phys.notes import doubt, is_doubtful
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Filmed, Inputs
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = "vid2phys.control/1"
 FPS = 25.0  # of overlay.mp4
 _SURE_QUALITY = 0.5
+_CHANCE = 0.05  # of errors alone that look like the way from the start to the goal, from which on they may be it
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def read_target(inputs: Inputs, start: Array, config: ControlConfig) -> Target:
     Raises InputError where it is not visible.
     """
     try:
-        return _pose(inputs, start, config) if inputs.body is None else _configuration(inputs)
+        return _pose(inputs, start, config) if inputs.body is None else _configuration(inputs, start)
     except InputError as error:
         raise InputError(
             f"the body is not seen in the target '{inputs.clip.name}' ({error.got})",
@@ -236,7 +237,7 @@ def as_at_start(inputs: Inputs, pose: Array, evidence: Array, start: Array) -> t
     return poses[nearest], [f"{got}: the one nearest to the start is the goal"]
 
 
-def _configuration(inputs: Inputs) -> Target:
+def _configuration(inputs: Inputs, start: Array) -> Target:
     from vid2phys.commands.identify.pipeline import track_configuration
 
     body, tracked = inputs.body, track_configuration(inputs)
@@ -249,10 +250,20 @@ def _configuration(inputs: Inputs) -> Target:
         "configuration_std": dict(zip(body.names, map(float, std), strict=True)),
         "quality": quality,
     }
-    notes = (*tracked.notes, *_doubts(quality))
+    change = body.difference(body.configurations(start), configuration)
+    notes = (*tracked.notes, *_doubts(quality), *change_doubts(change, tracked.covariance[at]))
     slope = body.points_jacobian(configuration)
     known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
     return Target(body.points_body, body.points(configuration), described, known, body.radius_m, notes)
+
+
+def change_doubts(change: Array, covariance: Array) -> list[str]:
+    """Return a doubt where a change of coordinates [D] is not larger than errors with a covariance [D, D] make it."""
+    from scipy.stats import chi2
+
+    if chi2.sf(float(change @ np.linalg.solve(covariance, change)), len(change)) < _CHANCE:
+        return []
+    return [doubt("the image hardly tells the goal from the start: all of the way may be an error of the estimate")]
 
 
 def _doubts(quality: float) -> list[str]:
