@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.bodies import Entry
 from experiments.body_adapter import BodyAdapter
 from experiments.convergence import NETWORK_OF
+from experiments.identification import COMMAND
 from experiments.methods import (
     MODEL_PLACES,
     RATES,
@@ -62,6 +63,11 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
 def source_of_command(entry: Entry) -> Source:
     """Return the model that the user's command takes: the body's own where there is one, else none."""
     return Source(None, _own_model(entry))
+
+
+def source_for(method: str, entry: Entry, setting: Setting) -> Source:
+    """Return the source of a method's network, of the user's command too."""
+    return source_of_command(entry) if method == COMMAND else source_of(method, entry, setting)
 
 
 def _own_model(entry: Entry) -> Path | None:

@@ -194,7 +194,7 @@ class IdentifyConfig(
         self._check_volume()
         self._check_observation()
         self._check_camera()
-        self._check_hints()
+        self.check_hints()
 
     def _check_volume(self) -> None:
         """Check a soft body and its clamps."""
@@ -344,7 +344,7 @@ class IdentifyConfig(
             got = f"--camera auto with --observation {self.observation}"
             raise UsageError(got, "the camera of the run that measured it", "give the camera.yaml of that run")
 
-    def _check_hints(self) -> None:
+    def check_hints(self) -> None:
         """Check the hints, their texts too."""
         if self.hint is None and self.hint_box is None:
             return

@@ -319,7 +319,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
     hint = _checked_hint(config, clip)
-    if hint is not None and model is not None:
+    if hint is not None and model is not None and len(clip.times_s) > 1:
         used = f"{hint.flag} is not used: the trained model finds the body; `--model none` uses it"
         inputs = replace(inputs, warnings=(*notes, used))
     return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint, on_hinge=on)
