@@ -52,7 +52,9 @@ TASKS = (
     Task("risp-table2", "the same from a known first state", _OF_PARAMETERS, 0.1, method=KNOWN_START),
     Task("risp-table2", "wall time of it", ("identification_s",), 0.1, ("pixel",)),
     Task("risp-table3", "imitation", ("state_discrepancy",), 0.2),
+    Task("risp-table3", "the same from a known first state", ("state_discrepancy",), 0.2, method=KNOWN_START),
     Task("risp-table4", "control to an image", ("final_l1",), 0.2),
+    Task("risp-table4", "the same by our own steps", ("final_l1",), 0.2, method=KNOWN_START),
 )
 _BODIES = {
     "quadrotor": "quadrotor",
