@@ -1,31 +1,26 @@
 """Gravity from clips of a rolling shutter, with and without its model, and the readout that `--fit readout` gives.
 
 `python -m benchmarks.rolling_shutter --out DIR` makes clips of a box that falls, is thrown up, or is thrown sideways
-(`benchmarks.rolling_shutter_clips`), and tracks each as `identify --model none` does. Gravity is the acceleration that
-the free flights share (`solvers.flights`), with its 95 % interval.
+(`benchmarks.rolling_shutter_clips`), and runs `identify --model none --fit gravity` on each: as it is, with
+`--readout`, and with `--fit gravity,readout`.
 
-Limits: intervals of gravity know of no error that lasts for a whole flight.
+Limits: one clip for each throw and readout.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from benchmarks.rolling_shutter_clips import THROWS, TRUTH, make
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.identify.inputs import Inputs, read_inputs
-from vid2phys.commands.identify.pipeline import track_silhouette
-from vid2phys.commands.identify.places import places_of
-from vid2phys.commands.identify.readout_fit import fitted_readout
-from vid2phys.solvers.flights import find_flights
-from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.rolling_shutter import at_row_times
-from vid2phys.tracking.track import Track
+from vid2phys.commands.identify.pipeline import identify
+from vid2phys.errors import Vid2PhysError
+from vid2phys.types import Estimate, Result
 
 READOUTS_MS = (0.0, 5.0, 15.0, 25.0)
 
@@ -46,39 +41,51 @@ def main(
 
 
 def row(folder: Path, readout_s: float) -> list[str]:
-    """Return gravity without and with the true readout, and the fitted readout."""
-    config = IdentifyConfig(
-        clip=folder / "clip.mp4",
-        mesh=folder / "mesh.obj",
-        camera=folder / "camera.yaml",
-        model=Path("none"),
-        system="rigid_contact",
-        fit=("mass",),
-    )
-    inputs = read_inputs(config)
-    track = track_silhouette(inputs)
-    frames = FrameStore.of(inputs.clip)
-    camera = replace(inputs.camera, readout_s=readout_s)
-    by_rows = at_row_times(frames, camera, inputs.mesh, track, inputs.clip.times_s) if readout_s else track
-    return [gravity(track), gravity(by_rows), _fitted(inputs, track)]
+    """Return gravity without and with the true readout, and the fitted readout, each by the user's command."""
+    return [
+        _shown(identified(folder), "gravity", _gravity),
+        _shown(identified(folder, readout_s=readout_s), "gravity", _gravity),
+        _shown(identified(folder, fit=("gravity", "readout")), "readout", _readout),
+    ]
 
 
-def gravity(track: Track) -> str:
-    """Return the acceleration of the free flights, how far it is off, and half of its 95 % interval."""
-    flights = find_flights(places_of(track))
-    if flights is None:
-        return "no fall found"
-    size = float(np.linalg.norm(flights.acceleration))
-    along = flights.acceleration / size
-    half = 1.96 * float(np.sqrt(along @ flights.covariance[:3, :3] @ along))
-    off = size / TRUTH["gravity"] - 1.0
-    return f"{size:.2f} +- {half:.2f} ({100 * off:+.1f} %)"
+def identified(folder: Path, fit: tuple[str, ...] = ("gravity",), readout_s: float | None = None) -> Result | str:
+    """Return what the command makes of a clip, or its message where it ends with an error."""
+    with tempfile.TemporaryDirectory() as run:
+        config = IdentifyConfig(
+            clip=folder / "clip.mp4",
+            mesh=folder / "mesh.obj",
+            camera=folder / "camera.yaml",
+            model=Path("none"),
+            fit=fit,
+            readout=readout_s,
+            overlay=False,
+            out=Path(run) / "run",
+        )
+        try:
+            return identify(config)[0]
+        except Vid2PhysError as error:
+            return str(error)
 
 
-def _fitted(inputs: Inputs, track: Track) -> str:
-    found = fitted_readout(inputs.clip, inputs.camera, inputs.mesh, track)
+def _shown(result: Result | str, name: str, words: Callable[[Estimate], str]) -> str:
+    """Return an estimate in words, with the status of a result that has not converged."""
+    if isinstance(result, str):
+        return result
+    found = words(next(each for each in result.parameters if each.name == name))
+    return found if result.status.key == "converged" else f"{found}, {result.status.key}"
+
+
+def _gravity(found: Estimate) -> str:
+    """Return gravity, half of its 95 % interval, and how far it is off."""
+    off = found.value / TRUTH["gravity"] - 1.0
+    return f"{found.value:.2f} +- {0.5 * (found.ci95[1] - found.ci95[0]):.2f} ({100 * off:+.1f} %)"
+
+
+def _readout(found: Estimate) -> str:
+    """Return the readout with its 95 % interval."""
     low, high = found.ci95
-    return f"{1e3 * max(0.0, found.readout_s):.1f} ms ({1e3 * low:.1f} to {1e3 * high:.1f})"
+    return f"{1e3 * max(0.0, found.value):.1f} ms ({1e3 * low:.1f} to {1e3 * high:.1f})"
 
 
 if __name__ == "__main__":

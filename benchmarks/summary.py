@@ -1,4 +1,4 @@
-"""Print RISP's four tables in one: errors and times of ours, RISP's own network and gradSim's pixels, with the aim.
+"""Print RISP's four tables in one: errors and times of all methods, with the aim.
 
     python -m benchmarks.summary [--results FOLDER]
 
@@ -20,16 +20,27 @@ _BOUND = 1.5  # times the Cramer-Rao bound
 Rows = list[dict[str, Any]]
 
 
+OTHERS = ("average", "random", "pixel", "perceptual", "paper", "paper-no-grad")
+_TITLES = {
+    "average": "average",
+    "random": "random",
+    "pixel": "pixels",
+    "perceptual": "perceptual",
+    "paper": "RISP's network",
+    "paper-no-grad": "RISP's, without gradients",
+}
+
+
 @dataclass(frozen=True)
 class Task:
-    """A table's main figures. metrics: a line for each that a body has. share: of what the method `against` needs or is
-    off that is aimed at. method: whose figures they are."""
+    """A table's main figures. metrics: a line for each that a body has. share: of what the best of the methods
+    `against` needs or is off that is aimed at. method: whose figures they are."""
 
     table: str
     title: str
     metrics: tuple[str, ...]
     share: float
-    against: str = "paper"
+    against: tuple[str, ...] = OTHERS
     method: str = "ours"
 
 
@@ -39,7 +50,7 @@ TASKS = (
     Task("risp-table1", "state estimation", ("state_error", "state_error_up_to_symmetry"), 0.2),
     Task("risp-table2", "identification", _OF_PARAMETERS, 0.1),
     Task("risp-table2", "the same from a known first state", _OF_PARAMETERS, 0.1, method=KNOWN_START),
-    Task("risp-table2", "wall time of it", ("identification_s",), 0.1, "pixel"),
+    Task("risp-table2", "wall time of it", ("identification_s",), 0.1, ("pixel",)),
     Task("risp-table3", "imitation", ("state_discrepancy",), 0.2),
     Task("risp-table4", "control to an image", ("final_l1",), 0.2),
 )
@@ -72,10 +83,8 @@ def main() -> None:
 
 def summary(results: Path) -> str:
     """Return the table in Markdown, from the folder of the results."""
-    lines = [
-        "| task | body | measured in | ours | RISP's network | pixels | aim | met |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    titles = ["task", "body", "measured in", "ours", *(_TITLES[method] for method in OTHERS), "aim", "met"]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for task in TASKS:
         rows = json.loads((results / f"{task.table}.json").read_text())["rows"]
         for body, name in _BODIES.items():
@@ -100,20 +109,17 @@ def main_figures(results: Path) -> Iterator[dict[str, Any]]:
 
 
 def _line(task: Task, rows: Rows, name: str, metric: str) -> str:
-    ours, paper, pixel, other = (_row(rows, method, metric) for method in (task.method, "paper", "pixel", task.against))
-    aim = None if other is None else task.share * other["value"]
+    ours, *others = (_row(rows, method, metric) for method in (task.method, *OTHERS))
+    known = [row["value"] for row in others if row is not None and row["method"] in task.against]
+    aim = task.share * min(known) if known else None
     bound = (_row(rows, KNOWN_START, metric) or {}).get("bound")
     if aim is not None and bound is not None:
         aim = max(aim, _BOUND * bound)
     met = "" if ours is None or aim is None else "yes" if ours["value"] <= aim else "no"
-    shown = [_shown(ours), _shown(paper) + ("" if paper is None or _converged(rows) else "*"), _shown(pixel)]
     link = f"[{task.title}](results/{task.table}.md)"
     wanted = "" if aim is None else _short(aim)
-    return f"| {link} | {name} | {_UNITS[metric]} | {' | '.join(shown)} | {wanted} | {met} |"
-
-
-def _converged(rows: Rows) -> bool:
-    return all(row.get("converged", True) for row in rows if row["method"] == "paper")
+    cells = [link, name, _UNITS[metric], *(_shown(row) for row in (ours, *others)), wanted, met]
+    return f"| {' | '.join(cells)} |"
 
 
 def _row(rows: Rows, method: str, metric: str) -> dict[str, Any] | None:
@@ -123,7 +129,11 @@ def _row(rows: Rows, method: str, metric: str) -> dict[str, Any] | None:
 
 
 def _shown(row: dict[str, Any] | None) -> str:
-    return "" if row is None else _short(row["value"])
+    """Return a value; a star marks a method whose network was not trained to its end."""
+    if row is None:
+        return ""
+    trained = row.get("converged", True) and row.get("network_converged", True)
+    return _short(row["value"]) + ("" if trained else "*")
 
 
 def _short(value: float) -> str:

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.alike import alike_states
+from experiments.control_by_command import control_by_command
 from experiments.control_parametrisation import Parametrisation
 from experiments.experiments import Experiment
-from experiments.identification import LOSSES, Case, Network, Outcome, attempt
+from experiments.identification import COMMAND, LOSSES, Case, Network, Outcome, attempt
 from experiments.imitation import imitate
 from experiments.method_inputs import configuration_track, pose_track
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import InputError
-from vid2phys.geometry import make_transform, matrix_from_quat, quat_from_matrix, quat_multiply
+from vid2phys.geometry import make_transform, matrix_from_quat
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import optimal_control
 from vid2phys.types import Array
@@ -26,6 +28,9 @@ from vid2phys.types import Array
 
 def bring(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Outcome:
     """Return numbers [U] by which a method brings the body to the target; `case.start`: those that it begins with."""
+    if method == COMMAND:
+        assert network is None or isinstance(network, Model)
+        return control_by_command(case, parametrisation, network)
     if method in LOSSES or parametrisation.channels is None:
         return imitate(case, parametrisation, method, network)
     return attempt(lambda: _aimed(case, parametrisation, network), case.start)
@@ -102,7 +107,7 @@ def final_l1(experiment: Experiment, states: Array) -> float:
     if isinstance(system, Rod):
         heights = [system.keypoints(each[None], system.spine_m)[0, :, 2] for each in (wanted, found)]
         return float(np.abs(heights[1] - heights[0]).sum()) / radius
-    off = np.abs(system.local(_alike(experiment, wanted), found))
+    off = np.abs(system.local(alike_states(experiment, wanted), found))
     names = [name.split(" of ")[0] for name in system.tangent_names]
     rates = np.array([name.endswith(("_m_s", "_rad_s")) for name in names])
     lengths = np.array([name.endswith("_m") for name in names])
@@ -115,17 +120,5 @@ def final_distance_mm(experiment: Experiment, states: Array) -> float:
     """
     system, vertices = experiment.plan.system, experiment.mesh.vertices
     found = system.vertices(states[-1], vertices)
-    off = [system.vertices(state, vertices) - found for state in _alike(experiment, experiment.states[-1])]
+    off = [system.vertices(state, vertices) - found for state in alike_states(experiment, experiment.states[-1])]
     return 1e3 * min(float(np.sqrt(np.square(each).sum(axis=-1).mean())) for each in off)
-
-
-def _alike(experiment: Experiment, state: Array) -> Array:
-    """Return the states [G, N] that look as the given one [N]."""
-    elements = experiment.alike
-    if len(elements) == 1:
-        return state[None]
-    place, quat = experiment.plan.system.body_pose(state)
-    states = np.tile(state, (len(elements), 1))  # of one rigid body: place, then orientation
-    states[:, :3] = place + elements[:, :3, 3] @ matrix_from_quat(quat).T
-    states[:, 3:7] = quat_multiply(np.broadcast_to(quat, (len(elements), 4)), quat_from_matrix(elements[:, :3, :3]))
-    return states

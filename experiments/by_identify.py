@@ -40,6 +40,7 @@ from vid2phys.solvers.cramer_rao import noisy
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.track import Track
 from vid2phys.types import Actions, Array, PoseLog, Result
+from vid2phys.types import Clip as Film
 
 _WIDE = 1e3  # standard deviation of a prior that only says where a fit begins, over its mean
 
@@ -53,12 +54,20 @@ class Clip:
     asked: tuple[str, ...]
 
     @staticmethod
-    def of(experiment: Experiment, footage: Footage, model: Model | None, start: Array | None = None) -> Clip:
+    def of(
+        experiment: Experiment,
+        footage: Footage,
+        model: Model | None,
+        start: Array | None = None,
+        *,
+        with_actions: bool = True,
+    ) -> Clip:
         """Return the clip of the frames that are shown.
 
         model: None for a body that is tracked by its silhouette. start: where the fit of the unknown parameters
         begins, in the paper's units, as by a wide `--prior`. Without it, the command begins where it does by itself,
-        and fits no parameter of a body that is thrown. Raises Vid2PhysError as the command does.
+        and fits no parameter of a body that is thrown. with_actions: give `--actions`, where the plan has actions.
+        Raises Vid2PhysError as the command does.
         """
         plan, asked, priors = experiment.plan, _asked(experiment), NO_PRIORS
         if start is not None:
@@ -68,23 +77,8 @@ class Clip:
         clip = footage.clip(plan.times_s[experiment.shown])
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
-        camera, pose = experiment.camera, np.asarray(experiment.camera.camera_to_world)
-        given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
-        actions = _actions(experiment)
-        if experiment.articulated is not None:
-            known = articulated_parameters(plan.system, given, asked, priors)
-            body = untrained_body(plan.system) if model is None else body_of_model(model, plan.system)
-            inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
-            return Clip(experiment, inputs, asked)
-        thrown = plan.actions is None
-        system = filmed_system(plan.system.name, experiment.mesh, actions, asked) if thrown else plan.system
-        given = {name: value for name, value in given.items() if name in system.parameters().names}
-        known = fixed_parameters(system, mass_properties(experiment.mesh), given, asked, actions, priors)
-        inputs = Inputs(clip, experiment.mesh, camera, pose, system, actions, None, known, ())
-        if model is None:
-            untrained = shape_of(experiment.mesh, system.name)
-            return Clip(experiment, replace(inputs, untrained=untrained), asked)
-        return Clip(experiment, replace(inputs, model=model.scaled(experiment.scale)), asked)
+        actions = _actions(experiment) if with_actions else None
+        return Clip(experiment, inputs_of(experiment, clip, model, actions, asked, priors), asked)
 
     def solved(self) -> Result:
         """Return what the command makes of the clip, from its frames. Raises Vid2PhysError as the command does."""
@@ -136,6 +130,33 @@ class Clip:
             share = coverage(log, group.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
             inside += len(frames) * (share or 0.0)
         return inside / len(quats)
+
+
+def inputs_of(
+    experiment: Experiment,
+    clip: Film,
+    model: Model | None,
+    actions: Actions | None,
+    asked: tuple[str, ...] = (),
+    priors: Priors = NO_PRIORS,
+) -> Inputs:
+    """Return the inputs of a command for frames of an experiment, whose other parameters are known.
+
+    model, Raises: as of `Clip.of`. asked: what is fitted.
+    """
+    plan, camera, pose = experiment.plan, experiment.camera, np.asarray(experiment.camera.camera_to_world)
+    given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
+    if experiment.articulated is not None:
+        known = articulated_parameters(plan.system, given, asked, priors)
+        body = untrained_body(plan.system) if model is None else body_of_model(model, plan.system)
+        return Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
+    system = plan.system if actions else filmed_system(plan.system.name, experiment.mesh, None, asked)
+    given = {name: value for name, value in given.items() if name in system.parameters().names}
+    known = fixed_parameters(system, mass_properties(experiment.mesh), given, asked, actions, priors)
+    inputs = Inputs(clip, experiment.mesh, camera, pose, system, actions, None, known, ())
+    if model is None:
+        return replace(inputs, untrained=shape_of(experiment.mesh, system.name))
+    return replace(inputs, model=model.scaled(experiment.scale))
 
 
 def intervals_of(clip: Clip, result: Result) -> tuple[Array, Array]:

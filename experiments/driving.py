@@ -19,19 +19,19 @@ from experiments.bodies import Entry
 from experiments.control_parametrisation import Parametrisation, parametrisation_of
 from experiments.experiments import Experiment
 from experiments.filling import Form, fill
-from experiments.identification import Case, Network, Outcome
+from experiments.identification import COMMAND, KNOWN_START, Case, Network, Outcome
 from experiments.imitation import Followed, followed
 from experiments.panels import draw_panels
 from experiments.result_cache import Cell, Rows
 from experiments.table import Setting, Table, row, short
 from experiments.test_renderer import CONFIGURATIONS
-from experiments.weights import Source
+from experiments.weights import Source, source_for
 from vid2phys.solvers.gradient import ITERATIONS
-from vid2phys.types import Array
+from vid2phys.types import Array, Status
 
 METHODS = (
-    *("average", "random", "pixel", "perceptual", "paper-no-grad", "paper", "ours-no-grad", "ours"),
-    *("oracle", "oracle-newton"),
+    *("average", "random", "pixel", "perceptual", "paper-no-grad", "paper"),
+    *("ours-no-grad", KNOWN_START, COMMAND, "oracle", "oracle-newton"),
 )
 _BLIND = ("average", "random", "oracle", "oracle-newton")  # methods that do not look
 _DRAWS = 100  # of `random`
@@ -44,8 +44,9 @@ class Task:
     """What is asked of methods.
 
     act: does it. judge: how good a motion with states [F, N] is: metrics with their values. units: of the metrics, the
-    first for the image. label: of its axis. seconds: name of wall times. ends_only: whether methods are shown the
-    first frame and the last alone, so that many actions do it.
+    first for the image. label: of its axis. seconds: name of wall times. command_version: raise when rows of the user's
+    command are made in another way. sure: status of its results that it does not doubt. ends_only: whether methods are
+    shown the first frame and the last alone, so that many actions do it.
     """
 
     act: Callable[[Case, Parametrisation, str, Network], Outcome]
@@ -53,6 +54,8 @@ class Task:
     units: dict[str, str]
     label: str
     seconds: str
+    command_version: int
+    sure: str = Status.CONVERGED.key
     ends_only: bool = False
 
     @property
@@ -116,7 +119,10 @@ class Bench:
         judged: list[dict[str, float]] = []
         for index, outcome in enumerate(found):
             motion = motions[index % len(motions)]
-            ends.append(followed(motion, self.parametrisation, outcome.values))
+            if outcome.states is None:
+                ends.append(followed(motion, self.parametrisation, outcome.values))
+            else:
+                ends.append(Followed(outcome.states))
             judged.append(self.task.judge(motion, ends[-1].states))
         failures = [o.failure or end.reason for o, end in zip(found, ends, strict=True) if o.failure or end.reason]
         reported = {
@@ -131,12 +137,25 @@ class Bench:
             )
         if not self.task.ends_only:
             off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
-            values = np.array([np.sqrt(np.mean(each**2)) for each in off])
-            more = {**reported, "std": short(values.std())}
-            rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
+            values = np.array([np.sqrt(np.mean(each**2)) for each in off if np.isfinite(each).all()])
+            if len(values):
+                more = {**reported, "n": len(values), "std": short(values.std())}
+                rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
         if method not in ("average", "random"):
             rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **reported))
-        return rows
+        return rows + (self._stated(found) if method == COMMAND else [])
+
+    def _stated(self, found: list[Outcome]) -> Rows:
+        """Return the rows of what the command states of its results: how often intervals hold, and what it doubts."""
+        sure = self.task.sure
+        shares = {f"{sure}_share": [float(outcome.status == sure) for outcome in found]}
+        for metric in dict.fromkeys(name for outcome in found for name in outcome.shares):
+            shares[metric] = [outcome.shares[metric] for outcome in found if metric in outcome.shares]
+        statuses = [outcome.status or "failed" for outcome in found]
+        return [
+            row(self.entry.name, COMMAND, metric, float(np.mean(each)), "1", n=len(each), statuses=statuses)
+            for metric, each in shares.items()
+        ]
 
 
 def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Setting) -> Table:
@@ -145,7 +164,11 @@ def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Se
     def rows(cell: Cell, source: Source) -> Rows:
         return Bench(task, cell.entry, setting).rows(cell.method, source)
 
-    form = Form(name, METHODS, ("",), version, notes, rows, lambda cell: task.metric, partial(_draw, task))
+    form = Form(
+        *(name, METHODS, ("",), version, notes, rows, lambda cell: task.metric, partial(_draw, task)),
+        source=source_for,
+        versions={COMMAND: task.command_version},
+    )
     return fill(form, setting)
 
 

@@ -5,14 +5,16 @@ A network that is missing is trained first. Limits: a body whose mesh is missing
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from experiments import footage
 from experiments.bodies import Entry, entries
+from experiments.convergence import NETWORK_OF, with_marks
 from experiments.result_cache import Cell, Rows, assembled, duration, missing_row
 from experiments.table import Setting, Table
 from experiments.weights import Source, source_of
@@ -59,11 +61,28 @@ def fill(form: Form, setting: Setting) -> Table:
         except (InputError, UsageError) as error:
             reasons[cell.path] = str(error)
 
+    before = _reasons_before(setting.out / f"{setting.stem(form.name)}.json")
+
     def empty(cell: Cell) -> dict[str, Any]:
         reported = {form.label_key: cell.label} if cell.label else {}
-        return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **reported), "method": form.title(cell)}
+        reason = reasons.get(cell.path) or before.get((cell.entry.name, form.title(cell)))
+        return {**missing_row(cell, form.metric(cell), reason, **reported), "method": form.title(cell)}
 
-    return assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
+    table = assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
+    networks = {
+        (cell.entry.name, form.title(cell)): NETWORK_OF.get(cell.method, cell.method)
+        for cell, source in cells
+        if source.recipe is not None or source.folder is not None
+    }
+    return replace(table, rows=with_marks(table.rows, networks, setting))
+
+
+def _reasons_before(table: Path) -> dict[tuple[str, str], str]:
+    """Return the reasons of empty cells in the table as it stands, by body and method."""
+    if not table.is_file():
+        return {}
+    rows = json.loads(table.read_text(encoding="utf-8"))["rows"]
+    return {(row["system"], row["method"]): row["reason"] for row in rows if row["value"] is None}
 
 
 def _first_trains(source: Source) -> str:

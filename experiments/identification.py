@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.network_outputs import of_model, of_state_model
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.hypotheses import named
-from vid2phys.types import Array, Observation, Status
+from vid2phys.types import Array, Observation, Result, Status
 
 Network = Model | StateModel | None
 COMMAND, KNOWN_START = "ours", "ours-known-start"
@@ -49,14 +49,21 @@ _ANGLE_RAD = 1.0  # that counts as much as the body's radius where true states a
 
 @dataclass(frozen=True)
 class Outcome:
-    """values: of the unknowns, the paper's numbers. failure: why they are those of the start, or None. ends: [U, 2] of
-    the 95 % intervals, and status: as the command states them, None of other methods and of failures."""
+    """What a method found.
+
+    values: of the unknowns, the paper's numbers; NaN where the command states none. failure: why they are those of the
+    start, or None. ends: [U, 2] of the 95 % intervals, and status: as the command states them, None of other methods
+    and of failures. states: the motion [F, N] that the command found. shares: of its 95 % intervals that hold the
+    truth, by metric.
+    """
 
     values: Array
     seconds: float
     failure: str | None = None
     ends: Array | None = None
     status: str | None = None
+    states: Array | None = None
+    shares: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,17 +91,26 @@ def by_command(case: Case, model: Model | None) -> Outcome:
     Raises Vid2PhysError where the command does not take the case: unknowns that it does not fit, too few frames.
     """
     assert case.footage is not None
-    began = time.monotonic()
     clip = Clip.of(case.experiment, case.footage, model, case.start)
+
+    def found(result: Result) -> Outcome:
+        values, ends = intervals_of(clip, result)
+        return Outcome(values, 0.0, None, ends, result.status.key)
+
+    return outcome_of(clip, case.start, found)
+
+
+def outcome_of(clip: Clip, start: Array, found: Callable[[Result], Outcome]) -> Outcome:
+    """Return what the command makes of a clip, timed. What comes to nothing ends at the start, with the reason."""
+    began = time.monotonic()
     try:
         result = clip.solved()
     except Vid2PhysError as error:
-        return Outcome(case.start, time.monotonic() - began, str(error))
+        return Outcome(start, time.monotonic() - began, str(error))
     seconds = time.monotonic() - began
     if result.status is Status.LOST:
-        return Outcome(case.start, seconds, result.message)
-    values, ends = intervals_of(clip, result)
-    return Outcome(values, seconds, None, ends, result.status.key)
+        return Outcome(start, seconds, result.message)
+    return replace(found(result), seconds=seconds)
 
 
 def attempt(work: Callable[[], Array], start: Array) -> Outcome:

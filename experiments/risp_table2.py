@@ -36,7 +36,7 @@ from experiments.result_cache import Rows
 from experiments.table import Setting, Table, row, short
 from experiments.test_renderer import CONFIGURATIONS
 from experiments.unknowns import Unknown
-from experiments.weights import Source, source_of_command
+from experiments.weights import Source, source_for
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers.gradient import ITERATIONS, MOMENTUM, RATES
@@ -105,11 +105,6 @@ def run(setting: Setting) -> Table:
         ),
         setting,
     )
-
-
-def source_for(method: str, entry: Entry, setting: Setting) -> Source:
-    """Return the source of a method's network."""
-    return source_of_command(entry) if method == COMMAND else weights.source_of(method, entry, setting)
 
 
 def _metric(unknown: Unknown, truth: str) -> str:

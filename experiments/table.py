@@ -127,7 +127,8 @@ def markdown(document: dict[str, Any], quick: str = Table.quick) -> str:
             lines.append(f"| {system} | {method} | {mine[0]['reason']} |" + " |" * (len(metrics) - 1))
             continue
         cells = [_cell(mine, metric) for metric, _ in metrics]
-        doubt = "" if mine[0].get("converged", True) else " (not converged)"
+        doubt = "" if mine[0].get("network_converged", True) else " (network not converged)"
+        doubt = doubt if mine[0].get("converged", True) else " (not converged)"
         lines.append(f"| {system} | {method}{doubt} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"- {note}" for note in document["notes"]), ""])
 

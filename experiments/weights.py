@@ -10,6 +10,8 @@ from pathlib import Path
 
 from experiments.bodies import Entry
 from experiments.body_adapter import BodyAdapter
+from experiments.convergence import NETWORK_OF
+from experiments.identification import COMMAND
 from experiments.methods import (
     MODEL_PLACES,
     RATES,
@@ -26,9 +28,6 @@ from experiments.table import Setting
 from vid2phys.io.files import sha256
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-
-_NETWORK_OF = {"perceptual": "ours", "ours-known-start": "ours"}
-"""Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Source:
 
 def source_of(method: str, entry: Entry, setting: Setting) -> Source:
     """Return the source of a method's network."""
-    name = _NETWORK_OF.get(method, method)
+    name = NETWORK_OF.get(method, method)
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
         return Source(recipe)
@@ -64,6 +63,11 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
 def source_of_command(entry: Entry) -> Source:
     """Return the model that the user's command takes: the body's own where there is one, else none."""
     return Source(None, _own_model(entry))
+
+
+def source_for(method: str, entry: Entry, setting: Setting) -> Source:
+    """Return the source of a method's network, of the user's command too."""
+    return source_of_command(entry) if method == COMMAND else source_of(method, entry, setting)
 
 
 def _own_model(entry: Entry) -> Path | None:

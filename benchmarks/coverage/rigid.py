@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.commands.fit_parameters import fixed_parameters
+from vid2phys.commands.fit_parameters import SIZE_STD, fixed_parameters, with_unknown_size
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.inputs import Inputs
@@ -47,25 +47,32 @@ def identified(
 ) -> Result:
     """Return what `identify` makes of true states [T, N] whose poses are seen with errors.
 
-    fit: names of parameters. given: known ones.
+    fit: names of parameters; with gravity, the size of the body is unknown, too. given: known ones.
     """
     blank = ArrayFrames(np.zeros((len(times_s), camera.height, camera.width, 3), np.uint8))
     clip = Clip(blank, times_s, camera.width, camera.height, "drawn")
     to_world = np.asarray(camera.camera_to_world, float)
     known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
+    size_std = SIZE_STD if "gravity" in fit else 0.0
+    known = with_unknown_size(known, size_std) if size_std else known
     inputs = Inputs(clip, mesh, camera, to_world, system, actions, None, known, ())
     at, quats = system.body_pose(states)
     true = invert_transform(to_world) @ make_transform(matrix_from_quat(quats), at)
-    track = seen(rng, times_s, Pose(true[:, :3, :3], true[:, :3, 3]))
+    track = seen(rng, times_s, Pose(true[:, :3, :3], true[:, :3, 3]), size_std)
     return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
 
 
-def seen(rng: np.random.Generator, times_s: Array, true: Pose) -> Track:
-    """Return the track of true poses camera_from_body [T], with errors as a body without a model has them."""
+def seen(rng: np.random.Generator, times_s: Array, true: Pose, size_std: float = 0.0) -> Track:
+    """Return the track of true poses camera_from_body [T], with errors as a body without a model has them.
+
+    size_std: of the logarithm of the distance, for the whole clip.
+    """
     calibration, count = Calibration(), len(times_s)
     correlation_s = np.array(calibration.contour_correlation_s)
     errors = STD * draw_first_order(rng, times_s, correlation_s)
     errors += INDEPENDENT_SHARE * STD * rng.normal(size=errors.shape)
+    if size_std:
+        errors[:, 5] += size_std * rng.normal()
     poses = true.retract(errors)
     track = Track.of_nothing(times_s, _POINTS, calibration, np.zeros(1))
     frames, std = np.arange(count), np.tile(STD, (count, 1))

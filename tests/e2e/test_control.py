@@ -92,7 +92,7 @@ def aimed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A target a metre aside, read without a network."""
     points = 0.1 * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0.3]])
     target = Target(points, points + np.array([1.0, 0.0, 0.0]), {"quality": 1.0}, 0.01, 0.15, ())
-    monkeypatch.setattr(task, "read_target", lambda _inputs: target)
+    monkeypatch.setattr(task, "read_target", lambda *_: target)
     return image(tmp_path / "target.png", 0)
 
 

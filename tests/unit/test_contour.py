@@ -59,11 +59,26 @@ def contour_at(camera: Camera, rotation: Array, translation: Array) -> Occluding
     return contour
 
 
-def photograph(rotation: Array, translation: Array, *, noise: float, seed: int = 0) -> np.ndarray:
-    """Two colours, mixed in linear light, out of focus; display values with noise."""
+DARK, BRIGHT = np.array([0.05, 0.1, 0.35]), np.array([0.45, 0.4, 0.3])
+
+
+def photograph(
+    rotation: Array,
+    translation: Array,
+    *,
+    noise: float,
+    seed: int = 0,
+    colors: tuple[Array, Array] = (DARK, BRIGHT),
+    lens_px: float = 0.5,
+    codec_px: float = 0.5,
+) -> np.ndarray:
+    """Colours of body and background, mixed in linear light, out of focus; a codec blurs display values, with noise.
+
+    A blur of 0.01 px is none.
+    """
     cover = rasterize_camera(MESH.vertices @ rotation.T + translation, MESH.faces, CAMERA, 5).coverage[..., None]
-    light = cover * np.array([0.05, 0.1, 0.35]) + (1.0 - cover) * np.array([0.45, 0.4, 0.3])
-    display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
+    light = cover * colors[0] + (1.0 - cover) * colors[1]
+    display = cv2.GaussianBlur(255.0 * cv2.GaussianBlur(light, (0, 0), lens_px) ** (1.0 / 2.2), (0, 0), codec_px)
     return np.clip(np.round(display + np.random.default_rng(seed).normal(0.0, noise, light.shape)), 0, 255).astype(
         np.uint8
     )
@@ -133,6 +148,16 @@ def test_steps_end_where_edges_and_prior_balance() -> None:
     balance = jacobian.T @ (weight * residual) / 4.0 + prior @ (before + step)
     assert np.abs(balance).max() < 1e-6 * np.abs(prior @ (before + step)).max()
     np.testing.assert_allclose(information, (jacobian.T * weight) @ jacobian, rtol=1e-9)
+
+
+def test_a_dark_body_in_a_coded_render_is_as_wide_as_a_bright_one() -> None:
+    """A renderer has no lens, and its codec mixes display values: in linear light edges lie beside the contour."""
+    black, white = np.full(3, 0.1), np.full(3, 0.5)
+    for colors in ((black, white), (white, black)):
+        image = photograph(ROTATION, TRANSLATION, noise=1.0, colors=colors, lens_px=0.01, codec_px=0.8)
+        found = fit_contour(image, CAMERA, SOLID, Pose(ROTATION, TRANSLATION))
+        assert found is not None
+        assert abs(Pose(ROTATION, TRANSLATION).step_to(found.pose)[5]) < 0.0015
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from vid2phys.error_model import Calibration
 from vid2phys.tracking.detectors import Places, search
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
 from vid2phys.tracking.detectors.search import LastSeen, ObjectDetector, plausible
+from vid2phys.tracking.detectors.shown import propose
 from vid2phys.types import Array, Camera
 
 RADIUS_M = 0.1
@@ -67,6 +69,16 @@ def test_a_static_detection_needs_more_quality_than_one_that_moves() -> None:
     assert credible.tolist() == [False, False, False, True, False], "nothing counts as moving"
     credible, _ = detector({0.1: 0.5}).judge([UNUSED], seen(at(0.1), at(1.0), np.array([0.9])))
     assert not credible[0]
+
+
+def test_where_the_user_shows_the_object_no_more_quality_is_needed() -> None:
+    places, quality = np.concatenate([at(0.1), at(0.5), at(0.12)]), np.array([0.21, 0.21, 0.19])
+    shown = Places(np.array([[180.0, 120.0]]), np.array([20.0]))  # the first one, and 4 px aside of it
+    one = replace(detector(None), shown=shown)
+    credible, _ = one.judge([UNUSED] * 3, seen(places, None, quality))
+    assert credible.tolist() == [True, False, False]
+    assert propose(UNUSED, one) is shown
+    assert not len(propose(UNUSED, detector(None)).center_px)
 
 
 def test_a_thing_that_was_there_while_the_object_was_elsewhere_is_another() -> None:

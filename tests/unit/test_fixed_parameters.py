@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.commands.fit_parameters import DRAG, DRAG_PER_S, INERTIA, fixed_parameters, read_parameters
+from benchmarks.coverage import falls, rigid
+from vid2phys.commands.fit_parameters import (
+    DRAG,
+    DRAG_PER_S,
+    INERTIA,
+    SIZE_STD,
+    fixed_parameters,
+    read_parameters,
+    with_unknown_size,
+)
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
@@ -70,3 +79,24 @@ def test_parameter_files(tmp_path: Path) -> None:
     path.write_text("- mass\n")
     with pytest.raises(InputError, match="holds no parameters"):
         read_parameters(path)
+
+
+def test_an_unknown_size_is_a_nuisance_unless_the_user_gives_or_fits_it() -> None:
+    known = fixed_parameters(get("rigid_contact"), SOLID, {}, ("gravity",), None)
+    unsized = with_unknown_size(known)
+    assert unsized.parameters.free_names == ("gravity", "scale")
+    assert unsized.nuisance == ("scale",)
+    assert unsized.priors == {"scale": (0.0, SIZE_STD)}
+    for given, fit in (({"scale": 1.0}, ("gravity",)), ({}, ("gravity", "scale"))):
+        told = fixed_parameters(get("rigid_contact"), SOLID, given, fit, None)
+        assert with_unknown_size(told) is told
+
+
+def test_gravity_is_as_uncertain_as_the_size_that_it_is_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    variances = []
+    for std in (1e-6, SIZE_STD, 3.0 * SIZE_STD):
+        monkeypatch.setattr(rigid, "SIZE_STD", std)
+        low, high = falls.case(3).found["gravity"].ci95
+        variances.append(((high - low) / 3.92 / 9.81) ** 2)
+    assert variances[1] - variances[0] == pytest.approx(SIZE_STD**2, rel=0.15)
+    assert variances[2] - variances[0] == pytest.approx(9.0 * SIZE_STD**2, rel=0.15)

@@ -193,7 +193,7 @@ def test_a_foreground_states_nothing_of_a_body_that_it_does_not_show(shown: Hing
 def test_the_contour_leads_to_the_body(shown: HingeImages, mesh: Mesh) -> None:
     start = TRUTH[6].retract(0.5 * FALSE)
     pose = start
-    for _ in range(4):
+    for _ in range(8):
         found = shown._by_contour(6, pose)
         assert found is not None
         prior = np.diag(np.array(DEFAULTS.prior_std) ** -2.0)

@@ -46,6 +46,24 @@ def test_a_ball_rebounds_with_the_restitution() -> None:
     assert top == pytest.approx(0.8**2 * 0.5, rel=2e-3)
 
 
+@pytest.mark.parametrize(("mu", "share"), [(0.3, 0.3), (0.0, 0.0), (2.0, 1.0)])
+def test_an_impact_departs_by_a_share_of_its_normal_impulse_and_of_what_friction_can_give(
+    mu: float, share: float
+) -> None:
+    """Without friction nothing acts along the plane; the share of a steep friction is that of the normal impulse."""
+    ball, slack = body("ball:d=60mm"), np.array([0.02, 0.05, 0.0, 0.0])
+    start = state((0.0, 0.0, 0.04), (0.0, 0.0, -1.0))
+    ends = [
+        ball.rollouts(start[None], np.full((1, 1), DT_S), vector(ball, mu=mu, restitution=0.6)[None], each[None, None])
+        for each in (np.zeros(4), slack)
+    ]
+    gained = ends[1][0][0, -1, 7:10] - ends[0][0][0, -1, 7:10]
+    fastest = np.sqrt(1.0 + 2.0 * 9.81 * 0.01)
+    impulse = (1.0 + 0.6) * fastest  # of 1 kg
+    assert gained[2] == pytest.approx(0.02 * impulse, rel=1e-3)
+    assert np.hypot(*gained[:2]) == pytest.approx(0.05 * share * impulse, rel=1e-3, abs=1e-9)
+
+
 def test_a_box_slides_as_far_as_its_friction_lets_it() -> None:
     box = body("box:120x80x50mm")
     states = rolled(box, state((0.0, 0.0, 0.025), (1.2, 0.0, 0.0)), 60, mu=0.25, restitution=0.3, gravity=9.81)

@@ -16,8 +16,9 @@ from experiments.experiments import Experiment, unknown_of
 from experiments.filling import Form, fill
 from experiments.footage import Footage
 from experiments.identification import COMMAND, KNOWN_START, Case, Outcome, identify
-from experiments.risp_table2 import METHODS, Bench, source_for
+from experiments.risp_table2 import METHODS, Bench
 from experiments.table import Setting, markdown, row
+from experiments.weights import source_for
 from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.errors import InputError, SimulationError, UsageError
 from vid2phys.types import Estimate, Result, Status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
+from vid2phys.errors import InputError
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses, rollout_fit
 from vid2phys.solvers.input_estimation import InputProblem, Numbers
@@ -293,3 +295,20 @@ def test_a_cell_whose_network_is_not_there_says_that_it_is_trained_first(
     (row,) = (r for r in risp_table3.run(setting).rows if (r["system"], r["method"]) == ("quadrotor", "paper"))
     assert row["value"] is None
     assert row["reason"].startswith("not run yet (its network is trained first, about ")
+
+
+def test_a_refused_cell_keeps_its_reason_in_later_sittings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments import risp_table3
+
+    def refused(*_: object) -> list[dict[str, Any]]:
+        raise InputError("the clip has 4 frames", "at least 8", "film longer")
+
+    monkeypatch.setattr(driving.Bench, "rows", refused)
+    for method in ("average", "random"):
+        here = Setting(True, tmp_path, tmp_path / "work", TrainingProgress(quiet=True), ("rod",), (method,))
+        table = risp_table3.run(here)
+        table.draw = None
+        table.write(here)
+    reasons = {row["method"]: row["reason"] for row in table.rows if row["system"] == "rod"}
+    assert reasons["average"] == reasons["random"] == "the clip has 4 frames; expected at least 8; film longer"
+    assert reasons["oracle"] == "not run yet"

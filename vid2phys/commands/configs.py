@@ -191,6 +191,8 @@ class ControlConfig(ValueOptions, CameraOptions, FilmedBodyOptions, TargetOption
     """It may pass its goal, or comes to rest there."""
     model: Path | None = None
     """Model folder (default: found by the mesh)."""
+    hint_box: str | None = None
+    """Where the body is in the image, X0,Y0,X1,Y1 in pixels: a box close around it."""
     out: Path | None = None
     """Run folder (default: runs/control/TIME)."""
     overlay: bool = True

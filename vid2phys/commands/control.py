@@ -5,26 +5,30 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from vid2phys.commands.configs import ControlConfig
+from vid2phys.commands.control_contact import in_mesh_axes, on_ground
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_body
 from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.notes import doubt, is_doubtful
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Filmed, Inputs
     from vid2phys.engine.system import System
     from vid2phys.solvers.optimal_control import Reached
+    from vid2phys.tracking.track import Track
     from vid2phys.types import Actions, Array, Trajectory
 
 SCHEMA = "vid2phys.control/1"
 FPS = 25.0  # of overlay.mp4
 _SURE_QUALITY = 0.5
+_CHANCE = 0.05  # of errors alone that look like the way from the start to the goal, from which on they may be it
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Controlled:
-    """What was found: status `reached` or `missed`, with a message, and the motion."""
+    """What was found: status `reached`, `missed` or `doubtful` (the goal), with a message, and the motion."""
 
     status: str
     message: str
@@ -60,11 +64,12 @@ class Controlled:
 def control(config: ControlConfig, progress: Progress = silent) -> tuple[Controlled, Path]:
     """Find actions that bring a body from `initial` (default: at rest at the origin) to where `target` shows it.
 
-    The options are those of `ControlConfig`: a config, or its fields as arguments. A rigid body touches nothing.
+    The options are those of `ControlConfig`: a config, or its fields as arguments. A rigid body touches nothing, unless
+    its stiffness of contact is given (`control_contact`).
 
     Returns:
         What was found and the run folder: result.json, actions.csv, trajectory.csv, overlay.mp4. A goal that is not
-        reached has the status `missed`.
+        reached has the status `missed`. Where the image may not show the body as it was found, it is `doubtful`.
 
     Raises:
         InputError: for an image in which the body is not visible.
@@ -79,18 +84,28 @@ def control(config: ControlConfig, progress: Progress = silent) -> tuple[Control
         if not (np.isfinite(value) and value > 0.0):
             raise UsageError(f"--{name} {value:g}", "a positive number", f"for example --{name} 1")
     progress("reading inputs")
-    inputs = read_inputs(_identify_config(config), _read_image)
-    lower, upper = _limits(inputs.system, config.limits)
-    progress("estimating the target")
-    aimed = read_target(inputs)
-    progress("looking for actions")
-    found = _found(inputs, aimed, config, lower, upper)
+    asked = _identify_config(config)
+    asked.check_hints()
+    inputs = read_inputs(asked, _read_image)
+    found = solve(inputs, config, progress)
     with new_run("control", config.out) as folder:
         write_config(folder / "config.yaml", replace(config, out=None))
         if config.overlay:
             _draw(folder, inputs, found, progress)
         _write(folder, inputs, found, config, time.perf_counter() - started)
     return found, folder
+
+
+def solve(inputs: Inputs, config: ControlConfig, progress: Progress = silent) -> Controlled:
+    """Find actions for the inputs of one image, by the options of `config` but for its files. Raises as `control`."""
+    from vid2phys.commands.simulation_inputs import initial_state
+
+    lower, upper = _limits(inputs.system, config.limits)
+    start = initial_state(inputs.system, config.initial)
+    progress("estimating the target")
+    aimed = read_target(inputs, start, config)
+    progress("looking for actions")
+    return _found(inputs, aimed, start, config, (lower, upper))
 
 
 def _identify_config(config: ControlConfig) -> IdentifyConfig:
@@ -109,6 +124,7 @@ def _identify_config(config: ControlConfig) -> IdentifyConfig:
         mesh_units=config.mesh_units,
         mesh_move=config.mesh_move,
         model=config.model,
+        hint_box=None if config.hint_box is None else f"frame 0:{config.hint_box}",
     )
 
 
@@ -148,29 +164,35 @@ def _limits(system: System, given: dict[str, tuple[float, float]]) -> tuple[Arra
     return lower, upper
 
 
-def read_target(inputs: Inputs) -> Target:
-    """Return where the body is in the image. Raises InputError where it is not visible."""
+def read_target(inputs: Inputs, start: Array, config: ControlConfig) -> Target:
+    """Return where the body is in the image. start: the state [N] from which it is to come.
+
+    Raises InputError where it is not visible.
+    """
     try:
-        return _pose(inputs) if inputs.body is None else _configuration(inputs)
+        return _pose(inputs, start, config) if inputs.body is None else _configuration(inputs, start)
     except InputError as error:
         raise InputError(
             f"the body is not seen in the target '{inputs.clip.name}' ({error.got})",
             "an image that shows it",
-            "check --camera and --model, or film closer",
+            "check --camera and --model, show it by --hint-box, or film closer",
         ) from None
 
 
-def _pose(inputs: Inputs) -> Target:
-    from vid2phys.commands.identify.pipeline import track_pose
+def _pose(inputs: Inputs, start: Array, config: ControlConfig) -> Target:
+    from vid2phys.commands.identify.pipeline import track_frames
+    from vid2phys.commands.identify.silhouette_doubts import silhouette_doubts
     from vid2phys.geometry import invert_transform, make_transform, quat_from_matrix
 
-    tracked = track_pose(inputs)
+    before = inputs.warnings
+    inputs, found = track_frames(inputs, _identify_config(config))
+    tracked = cast("Track", found)
     seen = np.flatnonzero(tracked.tracked & np.isfinite(tracked.poses.translation).all(axis=1))
     if not len(seen):
         raise InputError("no pose was estimated", "a pose")
     at = int(seen[len(seen) // 2])
     in_camera = make_transform(tracked.poses.rotation[at], tracked.poses.translation[at])
-    pose = inputs.camera_to_world @ in_camera
+    pose, alike = as_at_start(inputs, inputs.camera_to_world @ in_camera, tracked.branch_log_likelihood, start)
     points = tracked.observation.points_body
     std = np.sqrt(np.maximum(np.diagonal(tracked.poses.covariance[at]), 0.0))
     quat = quat_from_matrix(pose[:3, :3])
@@ -182,17 +204,40 @@ def _pose(inputs: Inputs) -> Target:
         "std_depth_m": float(std[5]),
         "quality": quality,
     }
-    notes = []
-    alike = len(inputs.network.rotations)
-    if inputs.network.shape.exact or alike > 1:
-        notes.append(f"the body looks the same, or nearly, in {alike} orientations: the one estimated "
-                     "from a single image may be another of them")  # fmt: skip
     goal = points @ pose[:3, :3].T + pose[:3, 3]
     known = float(np.linalg.norm(std[3:]))
-    return Target(points, goal, described, known, inputs.network.radius_m, (*notes, *_doubts(quality)))
+    notes = [note for note in inputs.warnings if note not in before] + alike
+    doubts = _doubts(quality) if inputs.untrained is None else silhouette_doubts(inputs, tracked)
+    return Target(points, goal, described, known, inputs.mesh.radius_m, (*notes, *doubts))
 
 
-def _configuration(inputs: Inputs) -> Target:
+def as_at_start(inputs: Inputs, pose: Array, evidence: Array, start: Array) -> tuple[Array, list[str]]:
+    """Return the pose [4, 4] of a body in the world, and notes on its symmetry.
+
+    Of the orientations that the image hardly tells apart, the one that is nearest to that of the start counts.
+    evidence: log-likelihoods [G] of the symmetry elements, nats.
+    """
+    from vid2phys.commands.identify.fit import SURE_NATS
+    from vid2phys.geometry import make_transform, matrix_from_quat
+    from vid2phys.risp.shape.rotation_groups import offsets
+
+    shape = inputs.shape
+    assert shape is not None  # `control` takes no keypoints of the user
+    if len(evidence) == 1:
+        return pose, []
+    elements = np.swapaxes(shape.rotations, -1, -2)  # as `identify` applies them to a pose
+    poses = pose @ make_transform(elements, offsets(elements, shape.center))
+    begin = matrix_from_quat(inputs.system.body_pose(start)[1])
+    alike = np.einsum("ij,gij->g", begin, poses[:, :3, :3])
+    open_ones = evidence > evidence.max() - SURE_NATS
+    nearest = int(np.where(open_ones, alike, -np.inf).argmax())
+    if open_ones.sum() == 1:
+        return poses[nearest], []
+    got = f"the body looks the same, or nearly, in {int(open_ones.sum())} orientations"
+    return poses[nearest], [f"{got}: the one nearest to the start is the goal"]
+
+
+def _configuration(inputs: Inputs, start: Array) -> Target:
     from vid2phys.commands.identify.pipeline import track_configuration
 
     body, tracked = inputs.body, track_configuration(inputs)
@@ -205,10 +250,20 @@ def _configuration(inputs: Inputs) -> Target:
         "configuration_std": dict(zip(body.names, map(float, std), strict=True)),
         "quality": quality,
     }
-    notes = (*tracked.notes, *_doubts(quality))
+    change = body.difference(body.configurations(start), configuration)
+    notes = (*tracked.notes, *_doubts(quality), *change_doubts(change, tracked.covariance[at]))
     slope = body.points_jacobian(configuration)
     known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
     return Target(body.points_body, body.points(configuration), described, known, body.radius_m, notes)
+
+
+def change_doubts(change: Array, covariance: Array) -> list[str]:
+    """Return a doubt where a change of coordinates [D] is not larger than errors with a covariance [D, D] make it."""
+    from scipy.stats import chi2
+
+    if chi2.sf(float(change @ np.linalg.solve(covariance, change)), len(change)) < _CHANCE:
+        return []
+    return [doubt("the image hardly tells the goal from the start: all of the way may be an error of the estimate")]
 
 
 def _doubts(quality: float) -> list[str]:
@@ -217,8 +272,9 @@ def _doubts(quality: float) -> list[str]:
     return [f"the network hardly recognised the body (quality {quality:.2f} of 1): look at the overlay"]
 
 
-def _found(inputs: Inputs, aimed: Target, config: ControlConfig, lower: Array, upper: Array) -> Controlled:
-    from vid2phys.commands.simulation_inputs import initial_state
+def _found(
+    inputs: Inputs, aimed: Target, start: Array, config: ControlConfig, limits: tuple[Array, Array]
+) -> Controlled:
     from vid2phys.solvers import optimal_control
     from vid2phys.types import Actions, Trajectory
 
@@ -226,12 +282,16 @@ def _found(inputs: Inputs, aimed: Target, config: ControlConfig, lower: Array, u
     steps = max(2, round(config.seconds * config.rate))
     step_s = np.full(steps, config.seconds / steps)
     hold = system.hover_controls(parameters)[: len(system.action_names)]
-    start = initial_state(system, config.initial)
     aim = optimal_control.Aim(
-        *(system, parameters, start, step_s, hold, lower, upper, aimed.points_body, aimed.goal, aimed.size_m),
+        *(system, parameters, start, step_s, hold, *limits, aimed.points_body, aimed.goal, aimed.size_m),
         at_rest=not config.moving,
     )
+    aim = on_ground(inputs, aim)
     reached = optimal_control.solve(aim)
+    change = float(
+        np.abs(_points(aim, optimal_control.refined(aim, reached.actions)[-1]) - _points(aim, reached.states[-1])).max()
+    )
+    reached = in_mesh_axes(inputs, aim, reached)
     times = np.concatenate([[0.0], np.cumsum(step_s)])
     controls = np.zeros((steps, len(system.control_names)))
     controls[:, : len(hold)] = reached.actions
@@ -240,12 +300,10 @@ def _found(inputs: Inputs, aimed: Target, config: ControlConfig, lower: Array, u
     )
     trajectory = Trajectory(times, reached.states, system.state_names, controls)
     notes = [*inputs.known.notes, *inputs.warnings, *aimed.notes]
-    change = float(
-        np.abs(_points(aim, optimal_control.refined(aim, reached.actions)[-1]) - _points(aim, reached.states[-1])).max()
-    )
     if change > 0.02 * aimed.size_m:
         notes.append(f"half the time step moves the end by {change:.2g} m: raise --rate")
-    status = "reached" if reached.at_goal(aimed.std_m) else "missed"
+    sure = "doubtful" if is_doubtful(notes) else "reached"
+    status = sure if reached.at_goal(aimed.std_m) else "missed"
     return Controlled(status, _message(reached, status), aimed, reached, trajectory, actions, tuple(notes))
 
 
@@ -255,7 +313,7 @@ def _points(aim: Any, state: Array) -> Array:
 
 def _message(reached: Reached, status: str) -> str:
     off = f"{reached.miss_m:.3g} m off on the mean, from {reached.before_m:.3g} m at the start"
-    if status == "reached":
+    if status != "missed":
         return off
     cause = (
         f"{reached.at_limit:.0%} of the actions are at their limits: widen --limit, or give more --seconds"

@@ -29,6 +29,8 @@ DRAG = "drag"
 DRAG_PER_S = 0.5
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 FITTED_INERTIA_SPREAD = 1.0  # likewise, of an inertia that is asked for
+# By how much, as a share, contours state the size of a body wrongly for a whole clip (docs/decisions/049-widths.md).
+SIZE_STD = 0.005
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,22 @@ def fixed_parameters(
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def with_unknown_size(known: Known, std: float = SIZE_STD) -> Known:
+    """Return what is known, with the size of the body as a nuisance: its contours err for a whole clip.
+
+    std: of the logarithm of the size. A size that is given or fitted stays as it is.
+    """
+    if SCALE.name in known.parameters.names:
+        return known
+    parameters = with_camera_parameters(known.parameters, (SCALE.name,))
+    return replace(
+        known,
+        parameters=parameters.with_free((*parameters.free_names, SCALE.name)),
+        priors={SCALE.name: (0.0, std), **known.priors},
+        nuisance=(*known.nuisance, SCALE.name),
+    )
 
 
 def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tuple[System, tuple[str, ...]]:

@@ -140,7 +140,7 @@ def print_control(found: Controlled, folder: Path, *, as_json: bool = False) -> 
     if as_json:
         print((folder / "result.json").read_text(encoding="utf-8").rstrip())
         return
-    print(f"{found.status} ({found.message})" if found.status == "reached" else found.message)
+    print(f"{found.status} ({found.message})" if found.status != "missed" else found.message)
     for note_ in found.notes:
         print(f"note: {note_}")
     for name in ("actions.csv", "trajectory.csv", "overlay.mp4", "result.json"):

@@ -28,6 +28,7 @@ from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import SurfaceTexture
+from vid2phys.tracking.detectors import Places
 from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.detectors.texture import textured_detection
@@ -85,6 +86,7 @@ class TrackingInputs:
         mesh: of the object, for contour and texture; None: keypoints alone.
         texture: of the mesh, if it has one.
         cues: cues in use.
+        shown: where the user shows the object, in a clip of a single image.
         config: settings.
     """
 
@@ -95,6 +97,7 @@ class TrackingInputs:
     mesh: Mesh | None = None
     texture: SurfaceTexture | None = None
     cues: ActiveCues = ALL_CUES
+    shown: Places | None = None
     config: TrackerConfig = DEFAULTS
 
     @staticmethod
@@ -169,7 +172,7 @@ def candidates(
         radius_m: radius of the bounding sphere about the body's origin, m.
         frames: of the clip, where the caller has them.
         progress: receives the share of frames done.
-        **options: of `TrackingInputs.of`: calibration, tilt_std_rad, mesh, texture, without, config.
+        **options: of `TrackingInputs.of`: calibration, tilt_std_rad, mesh, texture, without, shown, config.
 
     Raises:
         UsageError: for an unknown cue.
@@ -179,7 +182,7 @@ def candidates(
     mesh, texture, times_s = inputs.mesh, inputs.texture, clip.times_s
     frames = FrameStore.of(clip) if frames is None else frames
     background = None if camera.moves else frames.background
-    detector = ObjectDetector(model, camera, background, radius_m, inputs.calibration)
+    detector = ObjectDetector(model, camera, background, radius_m, inputs.calibration, inputs.shown)
     body = None if texture is None or mesh is None else TexturedBody.of(mesh, texture, model.rotations, model.center)
     if body is not None and len(frames) == 1:
         single = _track_single_image(detector, frames, times_s, body, inputs)

@@ -194,7 +194,7 @@ class IdentifyConfig(
         self._check_volume()
         self._check_observation()
         self._check_camera()
-        self._check_hints()
+        self.check_hints()
 
     def _check_volume(self) -> None:
         """Check a soft body and its clamps."""
@@ -269,6 +269,11 @@ class IdentifyConfig(
             )
 
     @property
+    def takes_camera_parameters(self) -> bool:
+        """Return whether the fit has unknowns of the camera, such as the body's scale, beside those of the system."""
+        return self.method not in OF_ANY_LOSS and not self._of_contact & set(self.fit)
+
+    @property
     def _of_contact(self) -> set[str]:
         """Return the names of parameters of contact; none of a body that cannot be thrown."""
         from vid2phys.engine.systems.rigid_contact import OF_CONTACT, OF_SPRINGS
@@ -339,7 +344,7 @@ class IdentifyConfig(
             got = f"--camera auto with --observation {self.observation}"
             raise UsageError(got, "the camera of the run that measured it", "give the camera.yaml of that run")
 
-    def _check_hints(self) -> None:
+    def check_hints(self) -> None:
         """Check the hints, their texts too."""
         if self.hint is None and self.hint_box is None:
             return

@@ -277,7 +277,7 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
 
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a rigid body, whose mesh or primitive the user gives."""
-    from vid2phys.commands.fit_parameters import fixed_parameters, listen
+    from vid2phys.commands.fit_parameters import fixed_parameters, listen, with_unknown_size
     from vid2phys.commands.identify.hinges import on_hinge, require_hinge_options
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import mass_properties
@@ -301,6 +301,8 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     else:
         known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
+    if "gravity" in config.fit and on is None and filmed.focal is None and config.takes_camera_parameters:
+        known = with_unknown_size(known)  # an acceleration is as wrong as the size that it is measured by
     model, untrained = None, None
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
     if config.observation is None:
@@ -317,7 +319,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
     hint = _checked_hint(config, clip)
-    if hint is not None and model is not None:
+    if hint is not None and model is not None and len(clip.times_s) > 1:
         used = f"{hint.flag} is not used: the trained model finds the body; `--model none` uses it"
         inputs = replace(inputs, warnings=(*notes, used))
     return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint, on_hinge=on)

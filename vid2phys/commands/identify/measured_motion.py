@@ -1,6 +1,6 @@
-"""Report the motion of a robot as it was measured, where neither actions nor parameters of its dynamics are asked for.
+"""Report the motion of a body on a known base as it was measured, where neither actions nor parameters are asked for.
 
-Motors may drive a robot in any way. So its joint coordinates are smoothed in time (`solvers.coordinate_smoothing`), and
+Motors may drive a robot in any way. So its coordinates are smoothed in time (`solvers.coordinate_smoothing`), and
 no dynamics are fitted. `unlike` judges the other case, in which dynamics were fitted.
 
 Limits: errors that last for many frames are stated, and not removed.
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.types import Array, Result
 
-MEASURED = "no --actions and no --fit: joint coordinates are measured and smoothed, no dynamics are fitted"
+MEASURED = "no --actions and no --fit: coordinates are measured and smoothed, no dynamics are fitted"
 _DRIVEN = "does a motor drive it? Give --actions, or leave --fit out for the measured motion"
 _HELD = "is the body held where --clamp says and free elsewhere, and is its mesh right?"
 _FAR = 6.0  # RMS of fitted minus measured coordinates, standard deviations, from which on another motion was fitted
 
 
 def is_measured(several: Sequence[Inputs]) -> bool:
-    """Return whether nothing is asked about the dynamics of a robot that is tracked without a model."""
-    first = several[0]
-    asked = first.known.parameters.free_names or any(inputs.actions is not None for inputs in several)
-    return first.model is None and not asked
+    """Return whether nothing is asked about the dynamics of a body on a known base."""
+    asked = several[0].known.parameters.free_names
+    return not asked and all(inputs.actions is None for inputs in several)
 
 
 def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
@@ -40,11 +39,8 @@ def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
 
     body, seen = inputs.body, tracked.observation
     assert body is not None
-    assert seen.configuration is not None
-    size, basis = len(body.names), seen.configuration.shared_basis
-    moved, covariance = smooth_coordinates(seen.times_s, tracked.configurations, seen.configuration.covariance)
-    lasting = basis @ np.swapaxes(basis, -1, -2)
-    lasting[~tracked.tracked] = lasting[tracked.tracked].mean(axis=0)
+    size, (own, lasting) = len(body.names), _errors(tracked)
+    moved, covariance = smooth_coordinates(seen.times_s, tracked.configurations, own)
     covariance[:, :size, :size] += lasting
     states = body.states(moved[:, :size], moved[:, size:])
     notes = ordered([*inputs.notes, MEASURED, *tracked.notes])
@@ -59,6 +55,24 @@ def measured_motion(inputs: Inputs, tracked: ConfigurationTrack) -> Result:
     name = inputs.system.name
     status = Status.DOUBTFUL if is_doubtful(notes) else Status.CONVERGED
     return Result(status, "", name, (), trajectory, None, None, seen, diagnostics)
+
+
+def _errors(tracked: ConfigurationTrack) -> tuple[Array, Array]:
+    """Return the covariances [T, D, D] of errors of single frames, and of errors that last.
+
+    Where only keypoints were detected, all errors count as those of single frames. Lasting ones are as much larger as
+    the calibration found the amplitudes of whole clips to err, as in a fit of dynamics (`configuration_shooting`).
+    """
+    shown, measured = tracked.tracked, tracked.observation.configuration
+    own = np.where(shown[:, None, None], tracked.covariance, np.eye(tracked.configurations.shape[1]))
+    lasting = np.zeros_like(own)
+    if measured is not None:
+        refined = shown & measured.measured
+        own[refined] = measured.covariance[refined]
+        basis = float(tracked.observation.swing_scale) * measured.shared_basis[refined]
+        lasting[refined] = basis @ np.swapaxes(basis, -1, -2)
+    lasting[~shown] = lasting[shown].mean(axis=0)
+    return own, lasting
 
 
 def unlike(inputs: Inputs, tracked: ConfigurationTrack, states: Array) -> list[str]:

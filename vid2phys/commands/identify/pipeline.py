@@ -143,12 +143,12 @@ def _track_one(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tu
     from vid2phys.commands.identify.readout import require_no_readout, with_row_times
 
     if inputs.body is not None or inputs.on_hinge is not None:
-        return _track_frames(require_no_readout(inputs), config, progress)
-    inputs, tracked = _track_frames(inputs, config, progress)
+        return track_frames(require_no_readout(inputs), config, progress)
+    inputs, tracked = track_frames(inputs, config, progress)
     return with_row_times(inputs, cast("Track", tracked), progress)
 
 
-def _track_frames(inputs: Inputs, config: IdentifyConfig, progress: Progress) -> tuple[Inputs, Tracked]:
+def track_frames(inputs: Inputs, config: IdentifyConfig, progress: Progress = silent) -> tuple[Inputs, Tracked]:
     """Return the inputs and the track of a clip; the better one where no model was asked for by name."""
     from vid2phys.commands.identify.better_track import better_track
     from vid2phys.commands.identify.hinges import with_hinge
@@ -196,6 +196,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking import tracker
     from vid2phys.tracking.cues.texture import SurfaceTexture
+    from vid2phys.tracking.detectors.shown import place_of
     from vid2phys.tracking.first_pass import FrameStore
     from vid2phys.tracking.proportions import proportions
 
@@ -206,6 +207,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
         tilt_std_rad=tilt_spread(inputs.system),
         mesh=inputs.mesh,
         texture=SurfaceTexture.of(inputs.mesh, model.rotations, model.center),
+        shown=None if inputs.hint is None else place_of(inputs.hint, inputs.clip),
         progress=lambda share: progress("tracking", round(100 * share), 100),
         **switched,
     )

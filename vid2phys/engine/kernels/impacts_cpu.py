@@ -395,7 +395,8 @@ def _rebound(state, touching, count, points, radius, p, frame, slack, work, even
     pressed, friction = _sums(impulses, count)
     for c in range(count):
         pn = impulses[c, 0]
-        _push(work, c, slack[0] * pn, slack[1] * pn, slack[2] * pn)
+        rubs = min(p[MU], 1.0) * pn  # what friction can give
+        _push(work, c, slack[0] * pn, slack[1] * rubs, slack[2] * rubs)
     _unload(work, inertia, frame, state)
     events[NORMAL_IMPULSE] += pressed
     events[FRICTION_IMPULSE] += friction

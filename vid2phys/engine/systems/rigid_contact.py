@@ -497,13 +497,13 @@ class ThrownBody(RigidContact):
         )
         return self.from_principal(states), contacts
 
-    def on_springs(self, parameters: Array) -> RigidContact:
+    def on_springs(self, parameters: Array, *, has_actions: bool = False) -> RigidContact:
         """Return the body with springs of contact in place of the law of impact, over the plane of parameters [P].
 
         Its states are those of the centre of mass and the principal axes (`to_principal`).
         """
         normal, offset = plane(self._named(parameters))
-        return RigidContact((self.shape,), ((*normal, float(offset)),), has_actions=False)
+        return RigidContact((self.shape,), ((*normal, float(offset)),), has_actions=has_actions)
 
     def clearance_m(self, states: Array, parameters: Array) -> Array:
         """Return the height [...] of the lowest point of the body above the plane, of states [..., 13]."""

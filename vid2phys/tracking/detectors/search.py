@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import pixels_to_bearings
+from vid2phys.engine.observe import bearings_to_pixels, pixels_to_bearings
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.detectors import proposers
+from vid2phys.tracking.detectors import Places, proposers
 from vid2phys.tracking.detectors.network import Detections, Image, detect, direction_and_size
 from vid2phys.types import Array, Camera
 
@@ -101,6 +101,7 @@ class ObjectDetector:
         background: of the clip; None where the camera moves.
         radius_m: radius of the bounding sphere about the body's origin.
         calibration: error model.
+        shown: where the user shows the object, in a clip of a single image.
         config: settings.
     """
 
@@ -109,6 +110,7 @@ class ObjectDetector:
     background: Background | None
     radius_m: float
     calibration: Calibration
+    shown: Places | None = None
     config: SearchConfig = DEFAULTS
 
     def at(self, frames: int | NDArray[np.int64]) -> ObjectDetector:
@@ -130,7 +132,7 @@ class ObjectDetector:
 
         The pose must lie in the middle of the virtual image, and the quality must be sufficient. More quality is needed
         where the image does not differ from the clip's median, because any background resembles the object somewhere.
-        Without a background nothing counts as moving.
+        Without a background nothing counts as moving. Where the user shows the object, no more quality is needed.
         """
         translation, quality = seen.poses.translation[:, 0], seen.quality[:, 0]
         moving = np.zeros(len(frames), dtype=bool)
@@ -140,9 +142,19 @@ class ObjectDetector:
                 for frame, place in zip(frames, translation, strict=True)
             ]
             moving = np.array(share) >= self.config.moving_share
-        least = np.where(moving, self.calibration.min_quality, self.calibration.still_quality)
+        least = np.where(
+            moving | self._is_shown(translation), self.calibration.min_quality, self.calibration.still_quality
+        )
         credible = plausible(seen, self.radius_m, self.config) & (quality >= least)
         return credible, np.where(credible, quality + self.config.moving_bonus * moving, 0.0)
+
+    def _is_shown(self, translation: Array) -> NDArray[np.bool_]:
+        """Return whether the user shows the object at translations [N, 3], camera axes, m."""
+        if self.shown is None:
+            return np.zeros(len(translation), dtype=bool)
+        center, _ = direction_and_size(translation, self.radius_m)
+        off = np.linalg.norm(bearings_to_pixels(self.camera, center) - self.shown.center_px[0], axis=-1)
+        return np.asarray(off < 0.5 * self.shown.diameter_px[0])
 
     def search(self, frame: Image, last: LastSeen | None = None) -> ObjectDetection | None:
         """Search a whole frame for the object; None where it is not found. last: the scene before it was lost.
