@@ -133,11 +133,11 @@ def test_the_ratio_of_a_line_to_its_sides() -> None:
 
 
 def half_plane(at: float, width: int = 60) -> NDArray[np.uint8]:
-    """A vertical edge at a column, through a lens of 0.85 px: light 0.6 left of it and 0.1 right of it."""
+    """A vertical edge at a column, through a lens of 0.85 px that mixes light of gamma 1.5: 0.6 left, 0.1 right."""
     share = ndtr((at - np.arange(width)) / 0.85)[None, :, None]
     light = np.broadcast_to(0.1 + 0.5 * share, (40, width, 3))
     noise = RNG(6).normal(0.0, 1.0, light.shape)
-    return np.asarray(np.clip(np.rint(255.0 * light ** (1.0 / 2.2) + noise), 0, 255), dtype=np.uint8)
+    return np.asarray(np.clip(np.rint(255.0 * light ** (1.0 / 1.5) + noise), 0, 255), dtype=np.uint8)
 
 
 def drawn_at(column: float) -> OccludingContour:
@@ -178,7 +178,7 @@ def test_lines_take_steps_of_half_a_deviation_and_a_pixel_at_least() -> None:
 def test_noise_of_display_values_grows_in_light() -> None:
     light = np.full((2, 5, 3), 0.3)
     light[1] = 0.05
-    slope = 2.2 * (np.array([0.3, 0.05]) + 0.02) ** (1.0 - 1.0 / 2.2)
+    slope = 1.5 * (np.array([0.3, 0.05]) + 0.02) ** (1.0 - 1.0 / 1.5)
     np.testing.assert_allclose(_noise(light, DEFAULTS), (0.004 * slope) ** 2)
 
 
