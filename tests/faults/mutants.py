@@ -8,6 +8,7 @@ An operator becomes the nearest other (`+` and `-`, `*` and `/`, `<` and `<=`, `
 negated, a number is changed by one, a loop does nothing, an exception is not caught. Left out is what cannot matter:
 
 - annotations, and guards against slips of a programmer: asserts, `strict=` of `zip`, options of `dataclass`;
+- exceptions with a dot in their name, which cosmic-ray cannot change;
 - texts of errors and notes: what stands in a `raise`, a call of an error, `doubt`, `warning` or `Note`;
 - numbers below 1e-6, which guard divisions and logarithms;
 - changes by one that are 5 % of a number or less, and 20 % or less of a tuning value. Tuning values are the constants
@@ -134,6 +135,10 @@ def _parts_left_out(node: ast.AST) -> Iterator[ast.AST]:
             yield node
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if _NOT_JUDGED.match(name):
             yield node
+        case ast.ExceptHandler(type=ast.expr() as caught) if any(
+            isinstance(n, ast.Attribute) for n in ast.walk(caught)
+        ):
+            yield caught
         case (
             ast.arg(annotation=ast.expr() as note)
             | ast.AnnAssign(annotation=note)

@@ -53,6 +53,14 @@ def test_only_what_may_matter_is_changed() -> None:
     assert {line: changes(line) for line in range(1, 16) if changes(line)} == expected
 
 
+def test_exceptions_of_a_module_stay_as_they_are() -> None:
+    parts = ("try: f()", "except (ValueError, a.b.Error): pass", "except a.Error: pass", "except KeyError: pass")
+    source = "\n".join(parts) + "\n"
+    found = mutants("a.py", source)
+    assert {line: [mutant.operator for mutant in some] for line, some in found.items()} == {4: ["ExceptionReplacer"]}
+    assert "except CosmicRayTestingException" in found[4][0].code(source)
+
+
 def test_a_seed_draws_the_same_mutants_in_proportion_to_the_lines(tmp_path: Path) -> None:
     for package, lines in (("solvers", 30), ("tracking", 20), ("engine", 10), ("io", 0)):
         path = tmp_path / "vid2phys" / package / "a.py"

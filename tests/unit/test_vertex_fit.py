@@ -153,3 +153,105 @@ def test_errors_that_frames_share_widen_the_covariance() -> None:
     assert np.mean(deviations) == pytest.approx(4.0 / 20.0, rel=0.15)
     white, _ = robust_covariance(rng.choice([-1.0, 1.0], len(frame)), ones, frame, 40)
     assert white.covariance[0, 0] >= 1.0 / len(frame) - 1e-12
+
+
+def noisy_places(std_m: float) -> Array:
+    """True places with errors, of which one is gross."""
+    places = true_places() + std_m * np.random.default_rng(1).normal(size=(FRAMES, 4, 3))
+    places[4, 1, 0] += 0.02
+    return places
+
+
+def loss_of(begin: Started, values: Array, places: Array) -> vertex_fit._Loss:
+    lines: Any = Places(places)
+    return vertex_fit._Loss(begin.system, lines, begin.positions(values, FRAMES))
+
+
+def test_residuals_count_by_students_t_and_slopes_are_those_of_differences() -> None:
+    begin, places = started(drag=2.5, start_velocity_y=0.7), noisy_places(1e-3)
+    values = begin.parameters.free_vector()
+    loss = loss_of(begin, values, places)
+    off = (begin.positions(values, FRAMES) - places).ravel() / STD_M
+    weight = np.sqrt(6.0 / (5.0 + off**2))
+    np.testing.assert_allclose(loss.scale, weight)
+    residuals, slopes = vertex_fit._linear(begin, loss, values, FRAMES)
+    np.testing.assert_allclose(residuals, weight * off)
+    for k, step in enumerate(1e-6 * np.eye(4)):
+        ahead, back = (begin.positions(values + s * step, FRAMES).ravel() for s in (1.0, -1.0))
+        expected = weight * (ahead - back) / 2e-6 / STD_M
+        np.testing.assert_allclose(slopes[:, k], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    at_bound = started(drag=100.0)
+    limit = at_bound.parameters.free_vector()
+    _, one_sided = vertex_fit._linear(at_bound, loss, limit, FRAMES)
+    _, beside = vertex_fit._linear(at_bound, loss, limit - [1e-3, 0.0, 0.0, 0.0], FRAMES)
+    np.testing.assert_allclose(one_sided, beside, rtol=0.02, atol=1e-2)
+
+
+def test_the_last_rounds_end_where_nothing_changes_and_say_what_is_left() -> None:
+    begin, places = started(**TRUTH), noisy_places(1e-3)
+    found = vertex_fit._finished(begin, begin, Known(places), begin.parameters.free_vector())
+    assert 2 <= found.rounds <= 4
+    assert found.converged
+    values = found.values - found.moved
+    off = (begin.positions(found.values, FRAMES) - places).ravel() / STD_M
+    weight = loss_of(begin, values, places).scale
+    assert found.misfit == pytest.approx(np.sqrt(((weight * off) ** 2).mean()), rel=1e-3)
+    assert found.distance_px == pytest.approx(np.sqrt((off**2).mean()) * STD_M, rel=1e-3)
+    residuals, slopes = vertex_fit._linear(begin, loss_of(begin, values, places), values, FRAMES)
+    null, degrees = robust_covariance(residuals, slopes, np.repeat(np.arange(FRAMES), 12), FRAMES)
+    np.testing.assert_allclose(found.covariance, null.covariance + np.diag((found.moved / 3.0) ** 2), rtol=1e-6)
+    assert found.degrees == degrees == 6.0
+    far = vertex_fit._finished(started(drag=30.0), begin, Known(places), started(drag=30.0).parameters.free_vector())
+    assert far.rounds == 4
+
+
+def test_a_finer_mesh_moves_the_optimum_by_what_it_changes() -> None:
+    """The finer mesh slows down twice as much, so that it explains the places with half of the drag."""
+
+    class Slower(Sliding):
+        rest_m = np.concatenate([Sliding.rest_m, [[0.05, 0.05, 0.0]]])
+        free = np.append(Sliding.free, 1.0)
+
+        def state(self, positions: Array, velocities: Array) -> Array:
+            return np.concatenate([each.reshape(*each.shape[:-2], -1) for each in (positions, velocities)], axis=-1)
+
+        def positions(self, states: Array) -> Array:
+            return states[..., :15].reshape(*states.shape[:-1], 5, 3)
+
+        def velocities(self, states: Array) -> Array:
+            return states[..., 15:].reshape(*states.shape[:-1], 5, 3)
+
+    begin, system = started(**TRUTH), Slower()
+    finer: Any = Started(system, begin.parameters, begin.times_s)  # type: ignore[arg-type]
+    values = begin.parameters.free_vector()
+    loss = loss_of(begin, values, true_places())
+    jacobian = vertex_fit._linear(begin, loss, values, FRAMES)[1]
+    states, moved = vertex_fit._on_finer_mesh(begin, finer, loss, values, jacobian)
+    np.testing.assert_allclose(moved, 0.0, atol=1e-6)
+    np.testing.assert_allclose(begin.system.positions(states), true_places(), atol=1e-9)
+    other = begin.parameters.with_values({"drag": 1.5})
+    half: Any = Started(system, other, begin.times_s)  # type: ignore[arg-type]
+    start = other.free_vector()
+    states, moved = vertex_fit._on_finer_mesh(begin, half, loss, start, jacobian)
+    np.testing.assert_allclose((start + moved)[1:], values[1:], atol=0.02)
+    assert (start + moved)[0] == pytest.approx(values[0], abs=0.15)
+    np.testing.assert_allclose(begin.system.positions(states), true_places(), atol=2e-3)
+
+
+def test_rounds_lead_to_the_truth_and_need_the_body_in_the_frame() -> None:
+    begin = started(**TRUTH)
+    start = begin.parameters.free_vector()
+    places = true_places()
+    free = vertex_fit._round(begin, Known(places), start + 0.05, FRAMES, 0.1, None)
+    np.testing.assert_allclose(free, start, atol=1e-4)
+    kept = vertex_fit._round(begin, Known(places), start, 3, 0.1, start)
+    np.testing.assert_allclose(kept, start, atol=1e-6)
+    np.testing.assert_allclose(vertex_fit._units(begin.parameters, start), begin.parameters.fitted_at(start).free_units)
+    assert [p.value for p in START_VELOCITY] == [0.0, 0.0, 0.0]
+
+    class Hidden(Known):
+        def lines(self, positions: Array, reach_share: float) -> Any:
+            return None
+
+    with pytest.raises(SimulationError, match="leaves the frame"):
+        vertex_fit._round(begin, Hidden(places), start, FRAMES, 0.1, None)

@@ -1,0 +1,219 @@
+"""Where a search through impacts begins and what it concludes, beside closed forms of flights and small problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.test_impact_problem import MISS, PARAMETERS, SLACK_STD, SYSTEM
+from tests.unit.test_impact_problem import motion as motion
+from tests.unit.test_impact_problem import problem as problem
+from vid2phys.geometry import quat_from_rotvec
+from vid2phys.solvers import impacts
+from vid2phys.solvers.frame_poses import FramePoses
+from vid2phys.solvers.impact_problem import ImpactProblem, Motion, covariance_of, descended, evidence_of, misfit_of
+from vid2phys.solvers.impacts import (
+    _between,
+    _candidates,
+    _different,
+    _kinks,
+    _least_friction,
+    _node_frames,
+    _robust,
+    _starts,
+    _tightened,
+    _with_nearest,
+    concluded,
+)
+from vid2phys.solvers.least_squares import Settings, minimize
+from vid2phys.types import Array
+
+G = 9.81
+
+
+def flight(times_s: Array, kick: Array, at_s: float) -> Array:
+    """States [F, 13] of a body that flies and turns, and whose velocity and rate change by `kick` [6] once."""
+    states = np.zeros((len(times_s), 13))
+    after = np.maximum(times_s - at_s, 0.0)[:, None]
+    states[:, :3] = np.array([0.0, 0.0, 1.0]) + np.array([1.0, 0.5, 2.0]) * times_s[:, None] + kick[:3] * after
+    states[:, 2] -= 0.5 * G * times_s**2
+    states[:, 3:7] = quat_from_rotvec(np.array([0.0, 0.0, 4.0]) * times_s[:, None] + kick[3:] * after)
+    return states
+
+
+def poses_of(states: Array, rows: Array, std: float = 1e-3) -> FramePoses:
+    count = len(rows)
+    own = np.tile(np.diag([std**2] * 3 + [4.0 * std**2] * 3), (count, 1, 1))
+    return FramePoses(rows, states[rows], own, np.zeros((count, 6, 0)), np.zeros(0), np.zeros(count))
+
+
+def test_a_kink_is_the_change_of_velocity_in_variances() -> None:
+    """Between frames 0.01 s and 0.02 s long; gravity is no kink, and rotation about a fixed axis adds up."""
+    times = np.array([0.0, 0.01, 0.02, 0.04, 0.06, 0.07])
+    kick = np.array([0.2, -0.1, 0.5, 0.0, 0.0, 3.0])
+    poses = poses_of(flight(times, kick, 0.04), np.arange(6))
+    found = _kinks(SYSTEM, poses, times, G)
+    bend = kick
+    variance = 0.02**-2 + 0.02**-2 + (2.0 / 0.02) ** 2
+    expected = ((bend[:3] ** 2).sum() / 1e-6 + bend[5] ** 2 / 4e-6) / variance
+    np.testing.assert_allclose(found[[0, 1, 2, 4, 5]], 0.0, atol=1e-9)
+    assert found[3] == pytest.approx(expected, rel=1e-6)
+    uneven = _kinks(SYSTEM, poses_of(flight(times, kick, 0.02), np.arange(6)), times, G)
+    variance = 0.01**-2 + 0.02**-2 + (1.0 / 0.01 + 1.0 / 0.02) ** 2
+    assert uneven[2] == pytest.approx(((bend[:3] ** 2).sum() / 1e-6 + bend[5] ** 2 / 4e-6) / variance, rel=1e-6)
+
+
+def test_nodes_lie_where_poses_fly_freely() -> None:
+    """Impacts at frames 6 and 15: nodes are two frames and more from both, and four to eight apart."""
+    times = np.arange(24) / 60.0
+    states = flight(times, np.array([0.0, 0.0, 3.0, 0.0, 0.0, 0.0]), times[6])
+    states[:, :3] += np.array([0.0, 1.0, 2.0]) * np.maximum(times - times[15], 0.0)[:, None]
+    states[:, 0] += 1e-5 * np.random.default_rng(0).normal(size=24)
+    lengths = np.diff(times)
+    found = _node_frames(SYSTEM, poses_of(states, np.arange(24)), lengths, G)
+    assert found[0] == 0
+    assert (np.diff(found) >= 4).all()
+    assert (np.diff(found) <= 8).all()
+    assert len(found) >= 3
+    assert (np.abs(found[1:, None] - [6, 15]) >= 2).all()
+    assert _node_frames(SYSTEM, poses_of(states[:10], np.arange(10)), lengths[:9], G).tolist() == [0]
+    assert len(_node_frames(SYSTEM, poses_of(states[:11], np.arange(11)), lengths[:10], G)) == 2
+
+
+def test_nodes_may_begin_with_the_velocity_before_them_or_after_them() -> None:
+    times, kick = np.arange(9) / 60.0, np.array([0.3, 0.0, 4.0, 0.0, 0.0, 2.0])
+    states = flight(times, kick, times[4])
+    smoothed = states + 0.5
+    found = _candidates(SYSTEM, poses_of(states, np.arange(9)), smoothed, np.array([0, 4, 8]), times, G)
+    assert found.shape == (3, 3, 13)
+    np.testing.assert_array_equal(found[0], smoothed[[0, 4, 8]])
+    before = np.array([1.0, 0.5, 2.0 - G * times[4], 0.0, 0.0, 4.0])
+    np.testing.assert_allclose(found[1, 1, 7:], before + kick, atol=1e-5)
+    np.testing.assert_allclose(found[2, 1, 7:], before, atol=1e-5)
+    np.testing.assert_allclose(found[1, 0, 7:], [1.0, 0.5, 2.0, 0.0, 0.0, 4.0], atol=1e-5)
+    np.testing.assert_array_equal(found[2, 0], smoothed[0], "nothing is before the first frame")
+    np.testing.assert_array_equal(found[1, 2], smoothed[8])
+    np.testing.assert_array_equal(found[:, :, :7], np.tile(smoothed[[0, 4, 8], :7], (3, 1, 1)))
+
+
+def test_each_node_begins_as_its_own_poses_tell(problem: ImpactProblem, motion: Motion) -> None:
+    wrong = motion.nodes.copy()
+    wrong[:, 7:10] += 1.0
+    mixed = np.array([[wrong[0], motion.nodes[1]], [motion.nodes[0], wrong[1]], wrong])
+    found = _with_nearest(problem, replace(motion, nodes=wrong), mixed)
+    np.testing.assert_array_equal(found.nodes, motion.nodes)
+
+
+def test_starts_are_all_combinations_of_friction_and_restitution(motion: Motion) -> None:
+    found = _starts(("mu", "gravity", "restitution"), replace(motion, theta=np.array([0.5, 9.7, 0.6])))
+    theta = np.array([each.theta for each in found])
+    assert len(found) == 9
+    assert {(round(float(np.exp(mu)), 6), float(e)) for mu, _, e in theta} == {
+        (mu, e) for mu in (0.1, 0.3, 0.8) for e in (0.1, 0.4, 0.75)
+    }
+    np.testing.assert_array_equal(theta[:, 1], 9.7)
+
+
+def end(evidence: float, *theta: float) -> Any:
+    return evidence, None, SimpleNamespace(theta=np.array(theta)), None
+
+
+def test_ends_that_are_alike_count_once() -> None:
+    ends = [end(3.0, 0.0, 1.0), end(2.0, 0.02, 1.02), end(1.0, 0.04, 1.0), end(0.0, 0.0, 1.05)]
+    assert _different(ends) == [ends[0], ends[2], ends[3]]
+
+
+def test_the_spread_of_ends_counts_twenty_nats_as_one() -> None:
+    found = _between([end(100.0, 0.0), end(80.0, 1.0), end(20.0, 3.0)])
+    share = np.exp([0.0, -1.0, -4.0])
+    np.testing.assert_allclose(found, [[(share[1] + 9.0 * share[2]) / share.sum()]])
+
+
+def test_poses_that_disagree_count_less(problem: ImpactProblem, motion: Motion) -> None:
+    count = len(problem.poses.rows)
+    states = problem.poses.states.copy()
+    states[7, 0] += 0.05
+    spoilt = replace(problem, poses=replace(problem.poses, states=states))
+    weights, found = _robust(spoilt, motion, np.ones(count))
+    np.testing.assert_allclose(found.nodes, descended(spoilt, motion).point.nodes)
+    off = SYSTEM.local(states, spoilt.rolled(found)[0][spoilt.poses.rows])[:, :6]
+    square = np.einsum("gi,gij,gj->g", off, spoilt.poses.precision, off) / 6.0
+    np.testing.assert_allclose(weights, np.minimum(6.0 / (5.0 + square), 1.0))
+    assert weights[7] < 0.1
+    assert np.delete(weights, 7).min() > 0.2
+
+
+def test_the_strictness_with_most_evidence_counts(problem: ImpactProblem, motion: Motion) -> None:
+    exact, weights = MISS / 10.0, np.ones(len(problem.poses.rows))
+    tried = ((30.0, 0.2), (10.0, 0.05))
+    singles = [_tightened(problem, motion, weights, exact, (one,)) for one in tried]
+    for (miss, std), (evidence, whole, moved, _) in zip(tried, singles, strict=True):
+        np.testing.assert_allclose(whole.miss, miss * exact)
+        assert whole.slack_std == std
+        assert evidence == pytest.approx(evidence_of(whole, moved))
+    assert singles[1][0] > singles[0][0], "of a motion that keeps the laws"
+    both = _tightened(problem, motion, weights, exact, tried)
+    assert both[1].slack_std == 0.05
+    back = _tightened(problem, motion, weights, exact, tried[::-1])
+    assert back[1].slack_std == 0.05
+
+
+def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
+    problem: ImpactProblem, motion: Motion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(impacts, "_least_friction", lambda *_: 0.07)
+    minimum = minimize(problem, motion, Settings(iterations=15))
+    weights, between = np.ones(len(problem.poses.rows)), np.diag([0.0, 0.01, 0.0, 0.0])
+    found = concluded(problem, minimum, weights, between)
+    _, normal, _, states, slopes = problem.equations(minimum.point)
+    misfit = misfit_of(problem, minimum.point)
+    whole = covariance_of(normal) * max(1.0, misfit**2)
+    np.testing.assert_allclose(found.covariance, whole[24:28, 24:28] + between)
+    np.testing.assert_allclose(found.states, states)
+    expected = np.einsum("fiu,uv,fjv->fij", slopes, whole, slopes)
+    np.testing.assert_allclose(found.state_covariance, expected, rtol=1e-6, atol=1e-14)
+    assert found.misfit == misfit
+    assert found.slack_std == SLACK_STD
+    assert found.parameters["restitution"].value == pytest.approx(minimum.point.theta[1])
+    assert found.unknown == ()
+    assert found.null_directions.shape == (0, 4)
+    assert found.least_friction is None
+    wide = concluded(problem, minimum, weights, np.diag([0.0, 0.16**2, 0.0, 0.0]))
+    assert wide.unknown == ("restitution",)
+    np.testing.assert_array_equal(wide.null_directions, [[0.0, 1.0, 0.0, 0.0]])
+    loose = concluded(problem, minimum, weights, np.diag([1.01, 0.14**2 - whole[25, 25], 100.0, 100.0]))
+    assert loose.unknown == ("mu",), "of the law of contact alone"
+    assert loose.least_friction == 0.07
+
+
+@pytest.mark.parametrize(("least", "steps"), [(0.2 * 0.85**2 - 1e-6, 2), (0.19, 0), (0.0, None)])
+def test_the_least_friction_is_the_last_that_explains_the_clip(
+    monkeypatch: pytest.MonkeyPatch, least: float, steps: int | None
+) -> None:
+    """Frictions from `least` on explain it; others cost more than half the chi-square of a one-sided interval."""
+
+    def with_fixed(whole: Any, motion: Any, values: dict[str, float]) -> Any:
+        return np.exp(values["mu"]), SimpleNamespace(theta=np.delete(motion.theta, 1))
+
+    monkeypatch.setattr(impacts, "with_fixed", with_fixed)
+    monkeypatch.setattr(impacts, "replace", lambda point, theta: SimpleNamespace(theta=theta))
+    cost = lambda mu: 7.0 + (1.35 if mu >= least else 1.36)  # noqa: E731
+    monkeypatch.setattr(impacts, "descended", lambda mu, start: SimpleNamespace(cost=cost(mu), point=start))
+    whole: Any = SimpleNamespace(parameters=_Named(("restitution", "mu")))
+    minimum: Any = SimpleNamespace(point=SimpleNamespace(theta=np.array([0.5, np.log(0.2)])), cost=7.0)
+    found = _least_friction(whole, minimum)
+    assert found == (None if steps is None else pytest.approx(0.2 * 0.85**steps))
+
+
+class _Named:
+    """Free names, and the parameter mu of the body."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.free_names = names
+
+    def __getitem__(self, name: str) -> Any:
+        return PARAMETERS[name]
