@@ -30,7 +30,8 @@ def test_colours_mend_find_and_lose_frames() -> None:
     images[5] = np.full_like(images[5], 120)  # the body is gone, and something was read all the same
     track = Track.of_nothing(np.arange(6) / 30.0, POINTS, Calibration(), np.zeros(24))
     for k in (0, 1, 2, 4, 5):
-        track.poses.pose[k] = Pose(true[k], PLACE).retract(np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02]))
+        off = np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02])
+        track.poses.pose[k], track.poses.covariance[k] = Pose(true[k], PLACE).retract(off), np.diag(off**2)
         track.tracked[k], track.quality[k] = True, 0.7
     observation = replace(
         track.observation,
