@@ -55,12 +55,12 @@ def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -
     """
     folder = create_run(command, out, root=root)
     with exclusive_lock(folder / _LOCK, "run"):
-        for left in folder.iterdir():
-            if left.is_dir():
-                shutil.rmtree(left)
-            elif left.name != _LOCK:
-                left.unlink()
         try:
+            for left in folder.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+                elif left.name != _LOCK:
+                    left.unlink()
             yield folder
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
