@@ -8,11 +8,10 @@ Limits: methods without a network have no mark.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.result_cache import Rows
+from experiments.result_cache import Rows, read_json
 from experiments.table import Setting
 
 PRESET_IMAGES = 1_200_000  # 100 epochs of the 12,000 renders that all methods of a body share
@@ -51,7 +50,5 @@ def with_marks(rows: Rows, networks: Mapping[tuple[str, str], str], setting: Set
 
 def trained_networks(table: Path) -> dict[tuple[str, str], bool]:
     """Return whether each network was trained to its end, by body and method; empty where table 1 is missing."""
-    if not table.is_file():
-        return {}
-    rows = json.loads(table.read_text(encoding="utf-8"))["rows"]
+    rows = (read_json(table) or {}).get("rows", [])
     return {(row["system"], row["method"]): row["converged"] for row in rows if "converged" in row}

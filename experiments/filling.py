@@ -5,7 +5,6 @@ A network that is missing is trained first. Limits: a body whose mesh is missing
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import Any
 from experiments import footage
 from experiments.bodies import Entry, entries
 from experiments.convergence import NETWORK_OF, with_marks
-from experiments.result_cache import Cell, Rows, assembled, duration, missing_row
+from experiments.result_cache import Cell, Rows, assembled, duration, missing_row, read_json
 from experiments.table import Setting, Table
 from experiments.weights import Source, source_of
 from vid2phys.errors import InputError, UsageError
@@ -79,9 +78,7 @@ def fill(form: Form, setting: Setting) -> Table:
 
 def _reasons_before(table: Path) -> dict[tuple[str, str], str]:
     """Return the reasons of empty cells in the table as it stands, by body and method."""
-    if not table.is_file():
-        return {}
-    rows = json.loads(table.read_text(encoding="utf-8"))["rows"]
+    rows = (read_json(table) or {}).get("rows", [])
     return {(row["system"], row["method"]): row["reason"] for row in rows if row["value"] is None}
 
 

@@ -89,10 +89,10 @@ class Cell:
 
     def rows(self) -> Rows | None:
         """Return the rows that are kept, in the work folder or in the table as it stands; or None."""
-        kept: Rows | None = _read(self.path)
+        kept: Rows | None = read_json(self.path)
         if kept is not None:
             return kept
-        table, key = _read(self.setting.out / f"{self.setting.stem(self.table)}.json") or {}, self.key
+        table, key = read_json(self.setting.out / f"{self.setting.stem(self.table)}.json") or {}, self.key
         return [row for row in table.get("rows", []) if row.get("cell") == key] or None
 
     def keep(self, rows: Rows) -> None:
@@ -115,7 +115,7 @@ class Cell:
         return (not bodies or self.entry.name in bodies) and (not methods or self.method in methods)
 
 
-def _read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """Return the content of a JSON file, None where no file can be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
