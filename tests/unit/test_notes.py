@@ -68,3 +68,17 @@ def test_the_size_of_the_clip_serves_a_camera_without_one(tmp_path: Path) -> Non
     assert (camera.width, camera.height) == (clip.width, clip.height) == (640, 480)
     np.testing.assert_array_equal(camera.camera_to_world, filmed.camera_to_world)
     assert [note for note in filmed.notes if "has no image size: 640x480 is taken" in note]
+
+
+def test_the_terminal_shows_camera_parameters_only_where_they_were_fitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = noisy_result(fly())
+    own = replace(result.parameters[0], name="drag_x", source="default")
+    focal = replace(own, name="focal")
+    shown = {}
+    for source in ("default", "fitted"):
+        print_result(replace(result, parameters=(own, replace(focal, source=source))), tmp_path)
+        out = capsys.readouterr().out
+        shown[source] = ("drag_x" in out, "focal" in out)
+    assert shown == {"default": (True, False), "fitted": (True, True)}

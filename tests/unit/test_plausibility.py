@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.commands.identify.plausibility import action_notes, distance_notes, fall_notes, flights
+from vid2phys.commands.identify.plausibility import (
+    action_notes,
+    distance_notes,
+    fall_notes,
+    flights,
+    gravity_notes,
+)
 from vid2phys.notes import Severity, severity_of
 from vid2phys.types import Array
 
@@ -130,3 +136,23 @@ def test_a_body_at_an_implausible_distance_is_doubtful(distance_m: float, radius
     (note,) = distance_notes(distance_m, radius_m)
     assert severity_of(note) is Severity.DOUBT
     assert f"{2 * radius_m:.2g} m large: the mesh is probably too {wrong}" in note
+
+
+def test_gravity_of_a_body_that_is_caught_is_doubted() -> None:
+    """The longest flight is named, by its times."""
+    rest = [0.0, 0.0, 0.0]
+    found = flights(*seen([(0.3, rest), (0.5, falling(9.7)), (0.4, rest)], 60), RADIUS_M)
+    (note,) = gravity_notes(found, 5.0)
+    assert severity_of(note) is Severity.DOUBT
+    assert "from 0.30 to 0.80 s" in note
+    assert "51 % of the usual weight" in note
+
+
+@pytest.mark.parametrize("unknown", [0.0, 0.5])
+def test_gravity_of_a_free_fall_is_not_doubted(unknown: float) -> None:
+    assert gravity_notes(flights(*seen([(0.5, falling(9.7))], 60), RADIUS_M), unknown) == ()
+
+
+def test_gravity_without_a_flight_is_doubted() -> None:
+    (note,) = gravity_notes([], 9.0)
+    assert note.endswith("(--from, --to) to the flight")

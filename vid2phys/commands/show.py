@@ -31,7 +31,10 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
         print((folder / "result.json").read_text(encoding="utf-8").rstrip())
         return
     if result.parameters:
-        rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
+        from vid2phys.solvers.camera_parameters import NAMES as CAMERA_NAMES
+
+        shown = (p for p in result.parameters if p.source != "default" or p.name not in CAMERA_NAMES)
+        rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in shown]
         print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
     print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
     if result.clips:

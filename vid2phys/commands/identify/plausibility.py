@@ -38,16 +38,18 @@ _AT_UNIT = 0.05  # of those
 _NEAREST_M, _FARTHEST_M = 0.03, 100.0  # from the camera: lenses focus no closer, and small bodies are not seen
 _SLOW = 1.9  # from this ratio of frame rates on it may be slow motion
 _LONGEST_DELAY_S = 0.06  # three standard deviations of what is expected of recorders
+_WEIGHT_M_S2 = 9.81  # force of a mass on the Earth, over that mass
 _UNKNOWN = 0.12  # of the weight: a flight with a load that was not modelled has half as much
 _HARDLY_DRIVEN = 0.3  # of the weight: the actions are not those of this motion
 
 
 @dataclass(frozen=True)
 class Flight:
-    """A stretch of constant acceleration. acceleration: [3] m/s^2 in world axes. seconds: its length."""
+    """A stretch of constant acceleration [3], m/s^2 in world axes, of some seconds from `start_s` in the clip on."""
 
     acceleration: Array
     seconds: float
+    start_s: float = 0.0
 
     @property
     def size(self) -> float:
@@ -76,16 +78,40 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
     if not values.get("mass") or not values.get("gravity"):
         return ()
     if problem.actions is not None:
-        unknown = solution.extra.get("force_std", 0.0) / values["gravity"]
-        return action_notes(solution.extra.get(DELAY, 0.0), unknown)
+        return action_notes(solution.extra.get(DELAY, 0.0), solution.extra.get("force_std", 0.0) / values["gravity"])
     names = problem.system.action_names
     if not flies_free(problem.system) or solution.action_std is None or not set(_FORCES) <= set(names):
         return ()
     forces = [names.index(name) for name in _FORCES]
     times = problem.observation.times_s
-    acceleration = solution.controls[:, forces] / values["mass"] - np.array([0.0, 0.0, values["gravity"]])
+    unknown = solution.controls[:, forces] / values["mass"]
+    acceleration = unknown - np.array([0.0, 0.0, values["gravity"]])
     found = flights(times, acceleration, solution.action_std[:, forces] / values["mass"], radius_m)
+    free = set(problem.parameters.free_names)
+    if "gravity" in free and not free & set(problem.system.capabilities.of_impacts):
+        return gravity_notes(found, float(np.sqrt((unknown**2).sum(axis=1).mean())))
     return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(times))))
+
+
+def gravity_notes(found: list[Flight], unknown: float) -> tuple[str, ...]:
+    """Return a doubt where other forces than gravity move a body whose fall is to show gravity.
+
+    unknown: root mean square of the acceleration by unknown forces, m/s^2.
+    """
+    if unknown < _UNKNOWN * _WEIGHT_M_S2:
+        return ()
+    longest = max(found, key=lambda flight: flight.seconds, default=None)
+    where = "the flight"
+    if longest is not None:
+        ends = longest.start_s, longest.start_s + longest.seconds
+        where += f", which seems to be from {ends[0]:.2f} to {ends[1]:.2f} s, at {longest.size:.3g} m/s^2"
+    return (
+        doubt(
+            f"the motion needs unknown forces of {100 * unknown / _WEIGHT_M_S2:.0f} % of the usual weight, as from "
+            "contact, so the value of gravity is not that of a free fall: fit contact, too (--fit "
+            f"gravity,mu,restitution), or cut the clip (--from, --to) to {where}"
+        ),
+    )
 
 
 def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) -> list[Flight]:
@@ -98,7 +124,7 @@ def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) ->
         end = _constant_until(acceleration, std, start)
         mean, spread = acceleration[start:end].mean(axis=0), np.median(std[start:end], axis=0)
         seconds = float(times_s[end] - times_s[start])
-        flight = Flight(mean, seconds)
+        flight = Flight(mean, seconds, float(times_s[start]))
         bent = flight.size * seconds**2 / 8.0 > max(_SAG * radius_m, min(_SAG_M, _SURE_SAG * radius_m))
         if end - start >= _LEAST_INTERVALS and bent and flight.size > _SURE * np.linalg.norm(spread):
             found.append(flight)
