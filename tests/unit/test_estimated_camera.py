@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from vid2phys.api import load_run
 from vid2phys.commands.configs import AUTO_CAMERA
 from vid2phys.commands.fit_parameters import fixed_parameters
 from vid2phys.commands.identify import FitOptions, IdentifyConfig, identify
-from vid2phys.commands.identify.estimated_camera import with_estimated_camera
+from vid2phys.commands.identify.estimated_camera import _estimated, with_estimated_camera
 from vid2phys.commands.identify.external_keypoints import given_track
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.engine.pnp import PoseEstimate
@@ -32,6 +33,8 @@ from vid2phys.io.focal_length import FocalPrior, pinhole_camera
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import VideoWriter
+from vid2phys.solvers.camera_from_motion import CameraPrior, Motion
+from vid2phys.solvers.flights import Places, find_flights
 from vid2phys.tracking.track import Track
 from vid2phys.types import Camera, Clip, ConfigurationMeasurement, Mesh, Observation, Result, Status
 
@@ -226,3 +229,27 @@ def test_what_does_not_go_together(files: Path, tmp_path: Path, options: dict[st
     } | options  # fmt: skip
     with pytest.raises(UsageError, match=message):
         identify(IdentifyConfig(**given))
+
+
+@pytest.mark.parametrize("moved_by_hand", [True, False])
+def test_short_stretches_of_constant_acceleration_are_no_fall(moved_by_hand: bool) -> None:
+    """A hand waves the ball at 30 fps; or the ball falls in a clip whose rate is wrong by a factor of 0.7."""
+    rng, times = np.random.default_rng(0), np.arange(240) / 30.0
+    if moved_by_hand:
+        rates = np.array([0.3, 0.8, 1.3, 1.9])
+        sizes = rng.normal(size=(4, 3)) * 0.12 / (1.0 + rates[:, None] ** 2)
+        places = np.sin(2.0 * np.pi * rates * times[:, None] + rng.uniform(0.0, 6.0, 4)) @ sizes
+    else:
+        times = times[:20]
+        places = np.array([0.0, 0.5, 0.0]) * 9.81 * 0.49 * (times[:, None] - 0.1) ** 2
+    stds = np.array([5e-4, 5e-4, 3e-3])
+    places = places + [0.0, 0.0, 1.0] + rng.normal(size=places.shape) * stds
+    count = len(times)
+    motion = Motion(times, places, np.tile(np.diag(stds**2), (count, 1, 1)), np.tile(np.eye(3), (count, 1, 1)), POINTS)
+    flights = find_flights(Places(times, places, motion.covariance))
+    assert flights is not None, "accelerations that could be gravity"
+    inputs: Any = SimpleNamespace(system=RigidContact((Sphere(RADIUS_M),), planes=()))
+    estimate, check = _estimated(inputs, motion, CameraPrior(1e-4))
+    assert (estimate.flights is None) == (check.flights is None) == moved_by_hand
+    if not moved_by_hand:
+        assert check.gravity == pytest.approx(9.81 * 0.49, rel=0.05)

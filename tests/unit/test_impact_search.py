@@ -190,10 +190,8 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     assert loose.least_friction == 0.07
 
 
-@pytest.mark.parametrize(("least", "steps"), [(0.2 * 0.85**2 - 1e-6, 2), (0.19, 0), (0.0, None)])
-def test_the_least_friction_is_the_last_that_explains_the_clip(
-    monkeypatch: pytest.MonkeyPatch, least: float, steps: int | None
-) -> None:
+@pytest.mark.parametrize("least", [0.149, 0.075, 0.197, 0.0])
+def test_the_least_friction_is_the_last_that_explains_the_clip(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
     """Frictions from `least` on explain it; others cost more than half the chi-square of a one-sided interval."""
 
     def with_fixed(whole: Any, motion: Any, values: dict[str, float]) -> Any:
@@ -206,7 +204,11 @@ def test_the_least_friction_is_the_last_that_explains_the_clip(
     whole: Any = SimpleNamespace(parameters=_Named(("restitution", "mu")))
     minimum: Any = SimpleNamespace(point=SimpleNamespace(theta=np.array([0.5, np.log(0.2)])), cost=7.0)
     found = _least_friction(whole, minimum)
-    assert found == (None if steps is None else pytest.approx(0.2 * 0.85**steps))
+    if least == 0.0:
+        assert found is None
+        return
+    assert found is not None
+    assert least <= found < 1.041 * least, "the last step that was refused has 4 per cent at most"
 
 
 class _Named:

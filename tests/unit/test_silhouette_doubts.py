@@ -28,8 +28,9 @@ def doubts(
     overlap: float = 0.9,
     jitter_deg: float = 0.0,
     other: Proportions | None = None,
+    body: str = "box:120x80x50mm",
 ) -> list[str]:
-    """Return the doubts about a box that rotates by 4 deg a frame."""
+    """Return the doubts about a body that rotates by 4 deg a frame."""
     angle = 4.0 * np.arange(COUNT) + jitter_deg * 0.5 * (-1.0) ** np.arange(COUNT)
     rotation = Rotation.from_rotvec(np.radians(angle)[:, None] * [0.0, 0.6, 0.8]).as_matrix()
     pose = Pose(rotation, np.tile([0.0, 0.0, 2.0], (COUNT, 1)))
@@ -41,7 +42,7 @@ def doubts(
         visibility=shown,
         proportions=other,
     )
-    inputs = SimpleNamespace(mesh=load_body(body="box:120x80x50mm"))
+    inputs = SimpleNamespace(mesh=load_body(body=body))
     return silhouette_doubts(cast(Any, inputs), cast(Any, track))
 
 
@@ -73,6 +74,13 @@ def test_a_jumping_orientation_has_its_reason(change: dict[str, float], named: s
 def test_blur_and_occlusion_are_doubted_without_jumps(shown: Visibility, named: str) -> None:
     (note,) = doubts(shown)
     assert named in note
+
+
+def test_blur_of_a_ball_is_not_doubted() -> None:
+    """The centre of its path in an exposure shows, and its orientation does not show in any case."""
+    assert doubts(replace(GOOD, size_px=40.0, blur_px=9.0), body="ball:d=66mm") == []
+    (note,) = doubts(replace(GOOD, size_px=39.0, hidden=0.3), body="ball:d=66mm")
+    assert "partly hidden" in note
 
 
 def test_a_mesh_that_the_frames_do_not_show_is_doubted() -> None:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)  # of starts
 # by how much rollouts may miss the next node, over `_EXACT`, and standard deviations of the slack; one after the other
 _STRICTER = tuple(itertools.product((30.0, 10.0, 3.0, 1.0), (0.1, 0.03)))
+_FINEST = 0.01  # slack that is tried where the smallest one of these is best
 _ROUGH = ((100.0, 0.2),)
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
@@ -61,7 +62,7 @@ _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on
 _FAST_M_S = 0.1  # an impact that shows the restitution
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
 _TWO_SIDED = 1.921  # the same of a two-sided interval
-_SHARE = 0.85  # from one friction to the next while its least value is searched
+_FRICTION_STEPS = (0.16, 0.02)  # largest and least step of the logarithm of friction while its least value is searched
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,10 @@ def fit(
     starts += [_with_nearest(whole, start, candidates) for start in starts]
 
     def tightened(end: _End) -> _End:
-        return _tightened(whole, *end[2:], exact, _STRICTER)
+        best = _tightened(whole, *end[2:], exact, _STRICTER)
+        if best[1].slack_std > _STRICTER[-1][1]:
+            return best
+        return max(best, _tightened(*best[1:], best[1].miss, ((1.0, _FINEST),)), key=lambda end: end[0])
 
     with one_thread():
         rough = list(side_by_side(lambda start: _tightened(whole, start, weights, exact, _ROUGH), starts))
@@ -304,12 +308,15 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
 def _least_friction(whole: ImpactProblem, minimum: Minimum[Motion]) -> float | None:
     """Return the least mu whose cost is within a one-sided interval; None where none is too small."""
     index, motion = whole.parameters.free_names.index("mu"), minimum.point
-    log = float(motion.theta[index])
-    while log > np.log(whole.parameters["mu"].lower):
-        tried = log + np.log(_SHARE)
+    log, step = float(motion.theta[index]), _FRICTION_STEPS[0]
+    while step > _FRICTION_STEPS[1]:
+        tried = log - step
+        if tried < np.log(whole.parameters["mu"].lower):
+            return None
         problem, start = with_fixed(whole, motion, {"mu": tried})
         end = descended(problem, start)
         if end.cost > minimum.cost + _ONE_SIDED:
-            return float(np.exp(log))
-        log, motion = tried, replace(end.point, theta=np.insert(end.point.theta, index, tried))
-    return None
+            step *= 0.5
+        else:
+            log, motion = tried, replace(end.point, theta=np.insert(end.point.theta, index, tried))
+    return float(np.exp(log))

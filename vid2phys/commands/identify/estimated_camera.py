@@ -26,6 +26,7 @@ from vid2phys.notes import ordered, warning
 if TYPE_CHECKING:
     from vid2phys.io.focal_length import FocalPrior
     from vid2phys.solvers.camera_from_motion import CameraEstimate, CameraPrior, Motion
+    from vid2phys.solvers.flights import Flights
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Estimate, Result
 
@@ -50,6 +51,10 @@ _SAME = 0.02  # of the logarithm of the focal length: the track is not made agai
 _OPEN = 0.5  # spread of the logarithm of a gravity, or of a size, that is not known
 _MOTION = 0.8  # share of the prior's spread below which the motion gave a value
 _REDUCED = 0.8  # share of an interval below which a measurement is worth a line
+_FALL_FRAMES, _FALL_BEND = (
+    8,
+    0.5,
+)  # least frames of a fall at an unexpected rate, and radii of the body that it bends by
 _WRONG = 3.0  # standard deviations of gravity that call for a warning
 _NORMAL = 1.96
 
@@ -95,7 +100,7 @@ def _estimated(inputs: Inputs, motion: Motion, prior: CameraPrior) -> tuple[Came
     """Return the estimate, and the one in which gravity is not known: the size of the body may be wrong.
 
     The second one stands for both where gravity does not come out as it is known. A body whose own forces carry it does
-    not fall.
+    not fall, nor does one that a hand moves: its stretches of constant acceleration are short.
     """
     from vid2phys.solvers.camera_from_motion import estimate_camera, level_camera
     from vid2phys.solvers.problem import flies_free
@@ -103,9 +108,21 @@ def _estimated(inputs: Inputs, motion: Motion, prior: CameraPrior) -> tuple[Came
     if len(inputs.system.action_names) and not flies_free(inputs.system):
         return level_camera(prior), level_camera(prior)
     check = estimate_camera(motion, replace(prior, log_gravity_std=_OPEN))
-    if check.flights is None or _is_wrong(check, prior):
+    if check.flights is None:
         return check, check
+    if _is_wrong(check, prior):
+        return (check, check) if _has_fall(motion, check.flights) else (level_camera(prior), level_camera(prior))
     return estimate_camera(motion, prior), check
+
+
+def _has_fall(motion: Motion, flights: Flights) -> bool:
+    """Return whether a flight is long enough for a fall: by its frames, and by how far it bends."""
+    least = _FALL_BEND * float(np.linalg.norm(motion.vertices, axis=1).max())
+    for frames in flights.frames:
+        seconds = float(np.ptp(motion.times_s[frames]))
+        if len(frames) >= _FALL_FRAMES and np.linalg.norm(flights.acceleration) * seconds**2 / 8.0 > least:
+            return True
+    return False
 
 
 def _is_wrong(check: CameraEstimate, prior: CameraPrior) -> bool:

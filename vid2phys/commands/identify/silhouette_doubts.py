@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.tracking.track import Track
     from vid2phys.tracking.visibility import Visibility
+    from vid2phys.types import Array
 
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
@@ -34,6 +35,7 @@ MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
 BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
 OTHER_RATIO = 1.08  # of proportions of body and mesh: right meshes have 1.00 to 1.06, others 1.12 and more
 OTHER_PX, OTHER_STDS = 2.0, 3.0  # least effect of it in a frame, px (glare has 1 to 1.5), and in its deviations
+_BALL = 2  # axes of revolution of a body whose orientation does not show, nor does blur spoil it
 NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
 
@@ -59,22 +61,30 @@ def likely_reason(shown: Visibility | None) -> str | None:
         return None
     if shown.size_px < SMALL_PX:
         return f"the body is {shown.size_px:.0f} px wide: too small for its orientation; film closer"
-    if _is_blurred(shown):
-        return f"motion blur of {shown.blur_px:.0f} px: too blurred for its orientation; expose for a shorter time"
-    if shown.hidden > MOST_HIDDEN:
-        got = f"{shown.hidden:.0%} of the silhouette shows the background"
-        return f"{got}: the body is partly hidden, or has the colour of what is behind it"
-    if shown.noise > NOISY:
+    reason = _blurred(shown) or _hidden(shown)
+    if reason is None and shown.noise > NOISY:
         return f"noise of {shown.noise:.0f} grey levels hides the edges; film with more light"
+    return reason
+
+
+def _blurred(shown: Visibility) -> str | None:
+    if shown.blur_px > max(BLURRED_PX, MOST_BLUR * shown.size_px):
+        return f"motion blur of {shown.blur_px:.0f} px: too blurred for its orientation; expose for a shorter time"
     return None
 
 
-def _is_blurred(shown: Visibility) -> bool:
-    return shown.blur_px > max(BLURRED_PX, MOST_BLUR * shown.size_px)
+def _hidden(shown: Visibility) -> str | None:
+    if shown.hidden > MOST_HIDDEN:
+        got = f"{shown.hidden:.0%} of the silhouette shows the background"
+        return f"{got}: the body is partly hidden, or has the colour of what is behind it"
+    return None
 
 
 def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
+    from vid2phys.risp.shape.symmetry import axes_of_revolution
+
     overlap, match, shown = float(np.median(tracked.quality[tracked.tracked])), tracked.image_match, tracked.visibility
+    axes = axes_of_revolution(inputs.mesh)
     reason = likely_reason(shown)
     if overlap < SURE_OVERLAP:
         got = f"the silhouette of the mesh and what moves overlap by {overlap:.2f} of 1"
@@ -83,18 +93,18 @@ def _doubts(inputs: Inputs, tracked: Track) -> Iterator[str]:
         got = f"the image does not support the mesh '{inputs.mesh.name}' at the poses that were found"
         other = "the mesh is not the object, or something hides part of it"
         yield doubt(f"{got} (match {match:.1f}, less than {SURE_MATCH}): {reason or other}")
-    if shown is not None and reason is not None and (_is_blurred(shown) or shown.hidden > MOST_HIDDEN):
-        yield doubt(reason)
+    if shown is not None:
+        blurred = None if len(axes) == _BALL else _blurred(shown)
+        yield from (doubt(each) for each in (blurred, _hidden(shown)) if each is not None)
     yield from proportion_doubts(inputs, tracked, reason)
-    yield from _of_motion(inputs, tracked, reason)
+    yield from _of_motion(tracked, axes, reason)
 
 
-def _of_motion(inputs: Inputs, tracked: Track, reason: str | None) -> Iterator[str]:
-    """Yield that orientations jump from frame to frame, with the likely reason."""
-    from vid2phys.risp.shape.symmetry import axes_of_revolution
+def _of_motion(tracked: Track, axes: list[Array], reason: str | None) -> Iterator[str]:
+    """Yield that orientations jump from frame to frame, with the likely reason. axes: of revolution."""
     from vid2phys.tracking.steadiness import steadiness
 
-    steady = steadiness(tracked.poses.pose, tracked.tracked, axes_of_revolution(inputs.mesh))
+    steady = steadiness(tracked.poses.pose, tracked.tracked, axes)
     if steady is None:
         return
     if steady.jump_deg > max(JUMP_DEG, JUMP_STEPS * steady.step_deg):
