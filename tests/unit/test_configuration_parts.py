@@ -149,14 +149,14 @@ def test_a_step_keeps_to_the_limits_of_joints_and_parameters(setup: _Setup, poin
 
 
 def test_motions_at_the_frames_are_those_of_single_rollouts(setup: _Setup, point: _Point) -> None:
-    rows = np.stack([point.of(0), point.of(0) + 0.01, point.of(0)])
-    rows[2, 0] = np.nan
+    rows = np.stack([point.of(0), point.of(0) + 0.01, point.of(0), point.of(0)])
+    rows[2, 0] = rows[3, -1] = np.nan
     found = shooting.states_at_frames(setup.problem, BODY, rows)
-    assert found.shape[:2] == (3, FRAMES)
+    assert found.shape[:2] == (4, FRAMES)
     for k in range(2):
         expected = shooting._rollouts(setup, rows[k][None], FRAMES)[0][setup.knots.frame_knot]
         np.testing.assert_allclose(found[k], expected, atol=1e-9)
-    assert np.isnan(found[2]).all()
+    assert np.isnan(found[2:]).all()
 
 
 def test_a_solution_has_the_covariance_of_its_model_and_its_misfit(setup: _Setup, point: _Point) -> None:

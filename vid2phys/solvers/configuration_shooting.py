@@ -176,7 +176,7 @@ def states_at_frames(problem: Problem, body: ArticulatedBody, unknowns: Array) -
         point = _Point(row[None, : 2 * len(body.rest)], row[2 * len(body.rest) :])
         try:
             each.append(_rollouts(_stable([setup], point)[0], row[None], frames)[0][setup.knots.frame_knot])
-        except (SimulationError, UsageError):
+        except (SimulationError, UsageError, np.linalg.LinAlgError):
             each.append(np.full((frames, len(problem.system.state_names)), np.nan))
     return np.array(each)
 
