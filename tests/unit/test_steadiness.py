@@ -27,10 +27,26 @@ def test_a_steady_rotation_does_not_jump() -> None:
     assert found.step_deg == pytest.approx(9.0)
 
 
-def test_frames_that_err_by_a_degree_jump_by_two() -> None:
+def test_frames_that_err_by_a_degree_in_turns_jump_by_two() -> None:
+    """Third differences are 4 deg, and are scaled to the size of second ones."""
     found = steadiness(_spinning(0.0, 1.0), ALL)
     assert found is not None
-    assert found.jitter_deg == pytest.approx(2.0)
+    assert found.jitter_deg == pytest.approx(4.0 * np.sqrt(0.3), rel=1e-3)
+
+
+def test_independent_errors_have_the_size_of_second_differences() -> None:
+    rng, deg = np.random.default_rng(0), 0.5
+    rotation = Rotation.from_rotvec(np.radians(deg) * rng.normal(size=(4000, 3))).as_matrix()
+    found = steadiness(Pose(rotation, np.tile([0.0, 0.0, 2.0], (4000, 1))), np.ones(4000, dtype=bool))
+    assert found is not None
+    assert found.jitter_deg == pytest.approx(deg * np.sqrt(6.0) * np.sqrt(2.366), rel=0.05), "median of chi"
+
+
+def test_a_ring_that_tumbles_steadily_does_not_jump() -> None:
+    """Its axis moves by 10 deg a frame: second differences are 1.7 deg."""
+    found = steadiness(_spinning(10.0), ALL, [np.array([1.0, 0.0, 0.0])])
+    assert found is not None
+    assert found.jitter_deg == pytest.approx(np.sqrt(0.3) * np.degrees(np.radians(10.0) ** 3), rel=0.02)
 
 
 def test_distance_is_compared_by_its_logarithm() -> None:
@@ -38,7 +54,7 @@ def test_distance_is_compared_by_its_logarithm() -> None:
     pose.translation[::2] *= 1.01
     found = steadiness(pose, ALL)
     assert found is not None
-    assert found.jitter_distance == pytest.approx(2.0 * np.log(1.01))
+    assert found.jitter_distance == pytest.approx(4.0 * np.sqrt(0.3) * np.log(1.01))
 
 
 def test_rotation_that_is_not_seen_does_not_jump() -> None:
