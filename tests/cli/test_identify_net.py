@@ -79,6 +79,17 @@ def test_without_a_mass_ratios_show_and_the_result_says_so(tmp_path: Path, monke
     assert ratio == pytest.approx(TRUTH["stiffness"] / MASS_KG, rel=0.05)
 
 
+@pytest.mark.slow
+def test_of_mass_and_springs_only_ratios_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging_net.write(tmp_path, 12)
+    given = {"mass": 0.003, "stiffness": 12.0, "drag": 0.002, "start_velocity_x": 0.1, "start_velocity_y": 0.7}
+    values = [text for name, value in given.items() for text in ("--set", f"{name}={value}")]
+    assert run_cli(monkeypatch, tmp_path, *values, "--fit", "stiffness,damping,drag,mass", "--no-overlay") == 4
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["status"] == "not_identifiable"
+    assert "only the ratios of stiffness, damping, mass and drag are determined" in result["message"]
+
+
 @pytest.mark.parametrize(
     ("more", "clamp", "code", "message"),
     [
