@@ -27,6 +27,7 @@ class Sliding:
     rest_m = np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.0, 0.1, 0.0]])
     free = np.array([0.0, 1.0, 1.0, 1.0])
     control_names = ()
+    step_share = 0.8
 
     def longest_step_s(self, vector: Array) -> float:
         return 1.0
@@ -236,6 +237,52 @@ def test_a_finer_mesh_moves_the_optimum_by_what_it_changes() -> None:
     np.testing.assert_allclose((start + moved)[1:], values[1:], atol=0.02)
     assert (start + moved)[0] == pytest.approx(values[0], abs=0.15)
     np.testing.assert_allclose(begin.system.positions(states), true_places(), atol=2e-3)
+
+
+def test_without_a_finer_mesh_nothing_is_corrected() -> None:
+    begin, frames = started(drag=2.0, start_velocity_y=0.7), Known(true_places())
+    found = vertex_fit._finished(begin, None, frames, begin.parameters.free_vector())
+    np.testing.assert_array_equal(found.moved, 0.0)
+    np.testing.assert_allclose(begin.system.positions(found.states), frames.truth, atol=1e-4)
+    same = vertex_fit._finished(begin, begin, frames, begin.parameters.free_vector())
+    np.testing.assert_allclose(found.values, same.values, atol=1e-4)
+
+
+def test_steps_that_would_take_hours_are_refused() -> None:
+    class Stiff(Sliding):
+        def longest_step_s(self, vector: Array) -> float:
+            return 0.01 / vector[0]
+
+    def substeps_of(drag: float) -> Started:
+        return Started(Stiff(), started(drag=drag).parameters, np.arange(FRAMES) / FPS)  # type: ignore[arg-type]
+
+    begin = substeps_of(1.0)
+    near, far = (substeps_of(drag).parameters.free_vector() for drag in (20.0, 50.0))
+    assert begin.positions(near, FRAMES).shape == (FRAMES, 4, 3)
+    with pytest.raises(SimulationError, match="steps between two frames; expected at most 64"):
+        begin.positions(far, FRAMES)
+    assert substeps_of(50.0).positions(far, FRAMES).shape == (FRAMES, 4, 3)  # a start is as it is given
+    assert vertex_fit._MOST_SUBSTEPS < 1e5
+
+
+def test_an_unknown_near_zero_may_move_by_less_than_its_standard_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unit is its own small value, of which edges that move by a thirtieth of their error are a large share."""
+    still = started(**{**TRUTH, "start_velocity_z": 0.0})
+    places = still.positions(still.parameters.free_vector(), FRAMES)
+
+    class Moved(Known):
+        def lines(self, positions: Array, reach_share: float) -> Any:
+            self.learned.append(0)
+            rng = np.random.default_rng(len(self.learned))
+            return Places(self.truth + STD_M / 30.0 * rng.normal(size=self.truth.shape))
+
+    def converged() -> bool:
+        begin = still.parameters.with_values({"start_velocity_z": 1e-6})
+        return vertex_fit._finished(still, None, Moved(places), begin.free_vector()).converged
+
+    assert converged()
+    monkeypatch.setattr(vertex_fit, "_TOLERATED", 0.0)
+    assert not converged()
 
 
 def test_rounds_lead_to_the_truth_and_need_the_body_in_the_frame() -> None:

@@ -1,4 +1,4 @@
-"""Where a body of tets or a sheet is held, and where a known mass hangs: regions such as `x<0.005`, in metres.
+"""Where a body of tets, a sheet or a net is held, and where a known mass hangs: regions such as `x<0.005`, in metres.
 
 Limits: a region is one half-space across an axis, or with & between them where several meet; several clamps hold what
 any of them holds.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array
 
 _REGION = re.compile(r"\s*([xyz])\s*([<>])=?\s*([^<>=]+)")
+CLAMPED = "a body of tets, a sheet or a net: soft_body, cloth, mass_spring"
 _FORM = "an axis, < or >, and metres"
 
 
@@ -28,15 +29,15 @@ def clamped(system: System, clamps: tuple[str, ...], load: str | None) -> System
     Raises UsageError for a system that is no body of tets and for regions of another form, InputError for clamps that
     hold nothing or everything, and loads that hang nowhere.
     """
+    from vid2phys.engine.systems._particles import VertexBody
+
     hold = getattr(system, "with_clamps", None)
     if hold is None:
-        raise UsageError(
-            f"--clamp or --load for '{system.name}'", "a body of tets or a sheet: soft_body, cloth", "leave them out"
-        )
+        raise UsageError(f"--clamp or --load for '{system.name}'", CLAMPED, "leave them out")
     if not clamps:
         raise UsageError("--load without --clamp", "both", "give what holds the body: --clamp 'x<0.005'")
     points = system.rest_m  # type: ignore[attr-defined]
-    least = 3 if system.elements.shape[1] == 4 else 1  # type: ignore[attr-defined]
+    least = 1 if isinstance(system, VertexBody) else 3
     pinned = np.unique(np.concatenate([_region("--clamp", each, points, least) for each in clamps]))
     if len(pinned) == len(points):
         raise InputError(f"--clamp {','.join(clamps)} holds the whole body", "a part that is free", "make it smaller")

@@ -66,7 +66,7 @@ class FilmedBodyOptions(MeshOptions):
 
     @property
     def volume(self) -> str | None:
-        """Return `body` where the system is made of its file: of tets that fill it, or of a sheet's triangles."""
+        """Return `body` where the system is made of its file: of tets, a sheet's triangles or a net."""
         own = self.body is not None and (is_clamped(self.system) or is_of_vertices(self.system))
         return self.body if own else None
 
@@ -76,7 +76,7 @@ class ClampOptions(Options):
     """How a body of tets is held."""
 
     clamp: tuple[str, ...] = ()
-    """Where a body of tets is held, in m: 'x<0.005,x>0.1'."""
+    """Where a body of tets, a sheet or a net is held, in m: 'x<0.005,x>0.1'."""
     load: str | None = None
     """A known mass on it, kg and where: '0.052@x>0.095'."""
 

@@ -45,7 +45,7 @@ class Capabilities:
     - "joints": the joint coordinates of a `JointTree` on a fixed base, see `engine.movable.joints`.
     - "modes": the mode amplitudes of a clamped body, see `engine.movable.modes`.
     - "clamped": the mode amplitudes of a body of tets that the user gives and clamps, see `engine.movable.clamped`.
-    - "vertices": the motion of all vertices of a `ParticleSystem` that the user gives, as one rollout, see
+    - "vertices": the motion of all vertices of a `VertexBody` that the user gives, as one rollout, see
       `solvers.vertex_fit`.
     - None: no tracker estimates the state from images. The system is simulated and fitted to recordings.
     """
@@ -54,6 +54,8 @@ class Capabilities:
     """What the system is for, in one line without a full stop. Empty: the first sentence of its docstring."""
     observed_as: Observed | None = None
     """What the tracker estimates in each frame of a clip, None where there is no tracker for this system."""
+    called: str = "body"
+    """What messages call such a body."""
     reason: str = NOT_DECLARED
     """Why no clip serves, in words. Only used where `observed_as` is None."""
     alternative: str = ""

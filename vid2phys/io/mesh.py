@@ -33,7 +33,7 @@ UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
 LARGEST_M, SMALLEST_M = 10.0, 1e-3
 _A_MESH = "a triangle mesh (OBJ, STL, PLY, OFF, GLB, glTF)"
 MOST_PARTS = 48
-_WELD = 1e-6  # of the largest extent
+WELD = 1e-6  # of the largest extent
 _FLAT = 1e-6  # thickness of a flat mesh, as a share of its extent
 
 
@@ -72,10 +72,12 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
     path = require_file(path, _A_MESH)
     vertices, faces, part, names, texture = _load_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
-    _check_arrays(path, vertices, faces)
+    if not len(faces):
+        raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
+    check_arrays(path, vertices, faces)
     vertices, faces, whole = _weld(moved(vertices * UNITS_M[units], move), faces)
     part, texture = part[whole], of_faces(texture, whole)
-    if not len(faces) or face_areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
+    if not len(faces) or face_areas(vertices, faces).max() < WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
     check_size(path, vertices, units, units_flag)
     flipped = inconsistent_faces(faces)
@@ -185,11 +187,10 @@ def _placed(scene: Any) -> list[tuple[str, Any]]:
     return placed
 
 
-def _check_arrays(path: Path, vertices: Array, faces: NDArray[np.int64]) -> None:
-    if not len(faces):
-        raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
-    if faces.min() < 0 or faces.max() >= len(vertices):
-        got = f"'{path}' has {len(vertices)} vertices and a face that uses vertex {int(faces.max()) + 1}"
+def check_arrays(path: Path, vertices: Array, elements: NDArray[np.int64], what: str = "face") -> None:
+    """Raise InputError for elements [E, C] that use vertices which are not there, and vertices that are not finite."""
+    if elements.min(initial=0) < 0 or elements.max(initial=-1) >= len(vertices):
+        got = f"'{path}' has {len(vertices)} vertices and a {what} that uses vertex {int(elements.max()) + 1}"
         raise InputError(got, _A_MESH, "the file is cut short; copy or export it again")
     if not np.isfinite(vertices).all():
         row = int(np.flatnonzero(~np.isfinite(vertices).all(axis=1))[0]) + 1
@@ -214,7 +215,7 @@ def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.
     """
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
-    faces = first_alike(vertices, _WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))[faces]
+    faces = first_alike(vertices, WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))[faces]
     whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
     used, faces = np.unique(faces[whole], return_inverse=True)
     return vertices[used], faces.reshape(-1, 3).astype(np.int64), whole

@@ -1,8 +1,9 @@
-"""Read Wavefront OBJ: shape, groups (general readers lose them) and texture coordinates."""
+"""Read Wavefront OBJ: shape, groups (general readers lose them), lines and texture coordinates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ _LARGEST_INDEX = 1 << 62
 class ObjFile:
     """An OBJ file: vertices [V, 3] in its unit, faces [F, 3], part of each face [F], names of the parts.
 
+    segments: [S, 2], pairs of vertices that follow each other in line elements (`l`).
     uv: [F, 3, 2] texture coordinates, NaN where a corner has none. material: name for each face. libraries: the MTL
     files named. vertex_color: [V, 3] in 0..1 when every vertex has one (`v x y z r g b`), else None.
     """
@@ -27,6 +29,7 @@ class ObjFile:
     faces: NDArray[np.int64]
     part: NDArray[np.int64]
     names: tuple[str, ...]
+    segments: NDArray[np.int64]
     uv: Array
     material: tuple[str, ...]
     libraries: tuple[str, ...]
@@ -43,6 +46,7 @@ def parse_obj(path: Path) -> ObjFile:
     colors: list[list[float]] = []
     coordinates: list[list[float]] = [[np.nan, np.nan]]  # where corners without texture coordinates find theirs
     faces: list[list[int]] = []
+    segments: list[tuple[int, int]] = []
     corners: list[list[int]] = []
     labels: list[tuple[str, str]] = []
     libraries: list[str] = []
@@ -66,9 +70,11 @@ def parse_obj(path: Path) -> ObjFile:
                 faces += triangles
                 corners += textures
                 labels += [(group, material)] * len(triangles)
+            elif words[0] == "l":
+                segments += pairwise(_indices(words[1:], len(vertices), 2))
         except (ValueError, IndexError):
             got = f"line {number} of '{path}' is '{line.strip()[:40]}'"
-            raise InputError(got, "a vertex or a face of an OBJ file", "the file may be cut short") from None
+            raise InputError(got, "a vertex, a face or a line of an OBJ file", "the file may be cut short") from None
         if words[0] in ("g", "o"):
             group = "_".join(words[1:]) or "body"
         elif words[0] == "usemtl":
@@ -81,6 +87,7 @@ def parse_obj(path: Path) -> ObjFile:
         faces=np.array(faces, dtype=np.int64).reshape(-1, 3),
         part=part,
         names=names,
+        segments=np.array(segments, dtype=np.int64).reshape(-1, 2),
         uv=_coordinates(coordinates, corners),
         material=tuple(name for _, name in labels),
         libraries=tuple(libraries),
@@ -99,18 +106,24 @@ def _fan(corners: list[str], vertices_so_far: int, textures_so_far: int) -> tupl
 
     Negative OBJ indices count back from the last one.
     """
-    if len(corners) < 3:
-        raise ValueError
+    indices = _indices(corners, vertices_so_far, 3)
     fields = [corner.split("/") for corner in corners]
-    indices = [int(field[0]) for field in fields]
-    if 0 in indices:
-        raise ValueError
-    indices = [i - 1 if i > 0 else vertices_so_far + i for i in indices]
     textures = [int(field[1]) if len(field) > 1 and field[1] else 0 for field in fields]
     textures = [i if i >= 0 else textures_so_far + 1 + i for i in textures]
-    if max(map(abs, indices + textures)) > _LARGEST_INDEX:
+    if max(map(abs, textures)) > _LARGEST_INDEX:
         raise ValueError
     return _triangles(indices), _triangles(textures)
+
+
+def _indices(corners: list[str], vertices_so_far: int, least: int) -> list[int]:
+    """Return the vertices of corners, counted from 0. Raises ValueError for fewer than `least`, and for no indices."""
+    indices = [int(corner.split("/")[0]) for corner in corners]
+    if len(indices) < least or 0 in indices:
+        raise ValueError
+    indices = [i - 1 if i > 0 else vertices_so_far + i for i in indices]
+    if max(map(abs, indices)) > _LARGEST_INDEX:
+        raise ValueError
+    return indices
 
 
 def _triangles(polygon: list[int]) -> list[list[int]]:

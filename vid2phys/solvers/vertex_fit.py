@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor
 from vid2phys.engine.contour_lines import ContourLines
 from vid2phys.engine.replay import MOST_NUMBERS
 from vid2phys.engine.rollout import simulate
-from vid2phys.engine.systems._particles import ParticleSystem
+from vid2phys.engine.systems._particles import VertexBody
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import arrow
 from vid2phys.solvers.least_squares import STUDENT_DOF
@@ -38,9 +39,11 @@ _FACTOR = 3.0  # between starts
 _PRIOR_UNITS = 1.5  # standard deviation of starts while the horizon grows
 _STEPS = 3  # of Gauss-Newton for each set of lines
 _LEAST_BLOCKS = 12
-_STABLE_SHARE = 0.8
+_MOST_SUBSTEPS = 2**12  # between two frames: stiffer bodies take hours
+_FINER, _ALWAYS = 8, 64  # times as many substeps as the given values need, and so many, may be tried
+_CHUNK = 8  # intervals that are recorded at once
 _DIFFERENCE = 1e-3
-_CHANGED = 0.05  # by the last lines, in units of the unknowns, of a fit that has converged
+_CHANGED, _TOLERATED = 0.05, 0.2  # by the last lines, in units or standard deviations, of a fit that has converged
 _MESH_STEPS = 2
 _MESH_ERROR = 1.0 / 3.0  # standard deviation of what still finer meshes change: errors go with the square of an edge
 
@@ -62,23 +65,25 @@ class Frames(Protocol):
 class Started:
     """Rollouts of a body from its shape at rest. parameters: of the system, then `START_VELOCITY`."""
 
-    system: ParticleSystem
+    system: VertexBody
     parameters: Parameters
     times_s: Array
 
     def states(self, values: Array, frames: int) -> Array:
         """Return states [B, F, 6 V] of the first frames, by free parameters [B, U] in solver coordinates.
 
-        Raises SimulationError where they do not stay finite.
+        Raises SimulationError where they do not stay finite, and where steps would be too short.
         """
         rows = np.stack([self.parameters.fitted_at(row).vector for row in values])
         own, velocity = rows[:, : -len(START_VELOCITY)], rows[:, -len(START_VELOCITY) :]
         moving = velocity[:, None] * self.system.free[:, None]
         starts = self.system.state(np.broadcast_to(self.system.rest_m, moving.shape), moving)
         steps = np.diff(self.times_s[:frames])
-        longest = _STABLE_SHARE * min(self.system.longest_step_s(row) for row in own)
-        substeps = int(np.exp2(np.ceil(2.0 * np.log2(max(2.0, steps.max() / longest))) / 2.0)) + 1
-        chunk = max(1, MOST_NUMBERS // (starts.size * substeps))
+        substeps = self._substeps(own)
+        if substeps > self._most_substeps:
+            got = f"{substeps} steps between two frames"
+            raise SimulationError(got, f"at most {self._most_substeps}", "give a smaller stiffness or damping")
+        chunk = min(max(1, MOST_NUMBERS // (starts.size * substeps)), _CHUNK)
         parts = [starts[:, None]]
         for first in range(0, len(steps), chunk):  # rollouts of one shape are recorded once and replayed
             part = np.resize(steps[first : first + chunk], chunk)
@@ -86,6 +91,17 @@ class Started:
             rolled = simulate(self.system, parts[-1][:, -1], controls, own, part, substeps=substeps)
             parts.append(rolled[:, 1 : 1 + len(steps) - first])
         return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _most_substeps(self) -> int:
+        """Return how many substeps may be tried: steps of a descent that leap far ahead would take hours."""
+        own = self.parameters.vector[None, : -len(START_VELOCITY)]
+        return min(_MOST_SUBSTEPS, max(_ALWAYS, _FINER * self._substeps(own)))
+
+    def _substeps(self, own: Array) -> int:
+        """Return the substeps between two frames by parameters [B, P] of the system: few different numbers."""
+        longest = self.system.step_share * min(self.system.longest_step_s(row) for row in own)
+        return int(np.exp2(np.ceil(2.0 * np.log2(max(2.0, np.diff(self.times_s).max() / longest))) / 2.0)) + 1
 
     def positions(self, values: Array, frames: int) -> Array:
         """Return places [F, V, 3] m of the first frames, by free parameters [U]."""
@@ -95,7 +111,7 @@ class Started:
 class _Loss(BatchedMotionLoss):
     """Distances from the edges, those that disagree weighted down as by Student's t."""
 
-    def __init__(self, system: ParticleSystem, lines: ContourLines, positions: Array) -> None:
+    def __init__(self, system: VertexBody, lines: ContourLines, positions: Array) -> None:
         self._system, self._lines = system, lines
         off = lines.residuals(positions[None])[0]
         self.scale = np.sqrt((STUDENT_DOF + 1.0) / (STUDENT_DOF + off**2))
@@ -130,17 +146,18 @@ class VertexFit:
 
 def fit(
     started: Started,
-    finer: Started,
+    finer: Started | None,
     frames: Frames,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> VertexFit:
     """Return the best fit.
 
-    finer: the same on a finer mesh, whose first vertices are those of the body. The finer mesh corrects the fit.
+    finer: the same on a finer mesh, whose first vertices are those of the body. It corrects the fit. None for a body
+    without a finer mesh.
 
     Raises SimulationError when no start can be simulated to the end of the clip.
     """
-    count, candidates = len(started.times_s), _starts(started.parameters)
+    count, candidates, reason = len(started.times_s), _starts(started.parameters), ""
     horizons = _horizons(count)
     for n, horizon in enumerate(horizons):
         progress(n, len(horizons) + 1)
@@ -151,10 +168,11 @@ def fit(
                 for reach in _REACHES:
                     values = _round(started, frames, values, horizon, reach, start)
                 found.append((-float(frames.overlaps(started.positions(values, horizon)).mean()), values))
-            except SimulationError:
-                continue
+            except SimulationError as error:
+                reason = reason or f": {error.got}"
         if not found:
-            raise SimulationError("no start follows the clip", "a motion that stays finite", "start nearer with --set")
+            got = f"no start follows the clip{reason}"
+            raise SimulationError(got, "a motion that stays finite", "start nearer with --set")
         found.sort(key=lambda pair: pair[0])
         kept = max(1, len(found) // 2) if horizon > 4 * _FIRST_FRAMES else len(found)
         candidates = [values for _, values in found[:kept]]
@@ -162,14 +180,14 @@ def fit(
     return _finished(started, finer, frames, candidates[0])
 
 
-def _finished(started: Started, finer: Started, frames: Frames, values: Array) -> VertexFit:
+def _finished(started: Started, finer: Started | None, frames: Frames, values: Array) -> VertexFit:
     """Return the fit to all frames, from values [U] near it."""
-    count, change, rounds, system = len(started.times_s), np.inf, 0, started.system
+    count, rounds, system = len(started.times_s), 0, started.system
     for reach in _LAST_REACHES:
         before, rounds = values, rounds + 1
         values = _round(started, frames, values, count, reach, None)
-        change = float(np.abs((values - before) / _units(started.parameters, values)).max())
-        if change < _DIFFERENCE:
+        change, units = np.abs(values - before), _units(started.parameters, values)
+        if (change < _DIFFERENCE * units).all():
             break
     positions = started.positions(values, count)
     lines = frames.lines(positions, _LAST_REACHES[-1])
@@ -177,7 +195,10 @@ def _finished(started: Started, finer: Started, frames: Frames, values: Array) -
     loss = _Loss(system, lines, positions)
     residuals, jacobian = _linear(started, loss, values, count)
     null, degrees = robust_covariance(residuals, jacobian, lines.frame, count)
-    states, moved = _on_finer_mesh(started, finer, loss, values, jacobian)
+    tolerated = np.maximum(_CHANGED * units, _TOLERATED * np.sqrt(np.diagonal(null.covariance)))
+    states, moved = started.states(values[None], count)[0], np.zeros(len(values))
+    if finer is not None:
+        states, moved = _on_finer_mesh(started, finer, loss, values, jacobian)
     positions = system.positions(states)
     off = lines.residuals(positions[None])[0]
     return VertexFit(
@@ -192,7 +213,7 @@ def _finished(started: Started, finer: Started, frames: Frames, values: Array) -
         distance_px=float(np.sqrt(np.mean((off * lines.std) ** 2))),
         overlaps=frames.overlaps(positions),
         rounds=rounds,
-        converged=change < _CHANGED,
+        converged=bool((change < tolerated).all()),
     )
 
 

@@ -209,16 +209,20 @@ class IdentifyConfig(
         if is_of_vertices(self.system):
             self._check_vertices()
         elif (self.clamp or self.load) and not clamped:
-            got = f"--clamp or --load for --system {self.system}"
-            raise UsageError(got, "a body of tets or a sheet: soft_body, cloth", "leave them out")
+            from vid2phys.commands.clamps import CLAMPED
+
+            raise UsageError(f"--clamp or --load for --system {self.system}", CLAMPED, "leave them out")
 
     def _check_vertices(self) -> None:
-        """Check a sheet: its file, and what its fit does not take."""
+        """Check a sheet or a net: its file, and what its fit does not take."""
+        from vid2phys.engine import systems
+
+        called = systems.get(self.system).capabilities.called
         if self.body is None or self.mesh is not None:
             got = f"no --body for --system {self.system}" if self.mesh is None else f"--mesh for --system {self.system}"
-            raise UsageError(got, "the sheet's triangles by --body", f"give --body {self.mesh or 'sheet.obj'}")
+            raise UsageError(got, f"the {called}'s file by --body", f"give --body {self.mesh or f'{called}.obj'}")
         if len(self.clips) > 1:
-            raise UsageError(f"{len(self.clips)} clips of a sheet", "one clip", "fit the clips one by one")
+            raise UsageError(f"{len(self.clips)} clips of a {called}", "one clip", "fit the clips one by one")
         if self.actions is not None or self.model not in (None, Path("none")):
             got = f"--actions or --model for --system {self.system}"
             raise UsageError(got, "gravity and air alone, and no model", "leave them out")

@@ -338,8 +338,8 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     from vid2phys.commands.fit_parameters import articulated_parameters, named
     from vid2phys.commands.identify.robot_base import BASE, require_fittable
     from vid2phys.commands.identify.robots import read_robot
-    from vid2phys.commands.identify.sheets import read_sheet
     from vid2phys.commands.identify.soft_bodies import read_soft_body
+    from vid2phys.commands.identify.vertex_bodies import read_vertex_body
     from vid2phys.engine import systems
     from vid2phys.risp.networks.articulated_bodies import body_of_model, untrained_body
     from vid2phys.risp.networks.model_lookup import find_model, fitting_model
@@ -347,9 +347,9 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     given = _given_values(config)
     system: System
     more: tuple[Parameter, ...] = ()
-    sheet = is_of_vertices(config.system)
-    if sheet:
-        system, more, notes = read_sheet(config, given)
+    of_vertices = is_of_vertices(config.system)
+    if of_vertices:
+        system, more, notes = read_vertex_body(config, given)
     elif config.volume is not None:
         system, notes = read_soft_body(config, given, config.fit)
     elif config.robot is not None:
@@ -373,7 +373,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     elif config.volume is None and not is_untrained(config.model):
         model = find_model(mesh, config.model, system=config.system)
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
-    body = None if sheet else untrained_body(system) if model is None else body_of_model(model, system)
+    body = None if of_vertices else untrained_body(system) if model is None else body_of_model(model, system)
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, (*notes, *filmed.notes), body)
     require_fittable(config, inputs)
     return inputs

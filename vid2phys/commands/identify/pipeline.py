@@ -59,7 +59,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     from vid2phys.commands.identify.outputs import with_cameras, write
     from vid2phys.commands.identify.readout import READOUT, with_fitted_readout, without_readout
     from vid2phys.commands.identify.robot_base import with_base
-    from vid2phys.commands.identify.sheets import fit_sheet
+    from vid2phys.commands.identify.vertex_bodies import fit_vertex_body
     from vid2phys.commands.system_choice import is_of_vertices
     from vid2phys.io.run import new_run
     from vid2phys.memory import return_large_blocks
@@ -81,7 +81,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
             for inputs, path in zip(several, previews(folder, several), strict=True)
         ]
         if is_of_vertices(config.system):  # track and fit are one step
-            result = fit_sheet(several[0], progress)
+            result = fit_vertex_body(several[0], progress)
         else:
             several, tracks = track_all(several, config, progress)
             result = solve(several, tracks, config, progress)

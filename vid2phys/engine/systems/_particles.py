@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.system import WORLD
 from vid2phys.engine.systems._flat import FlatSystem
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Mesh, Parameter
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 Indices = NDArray[np.int64]
 _NEAREST = 16  # elements by centroid among which the one that holds a point is looked for
 NOT_SEEN = "the tracker does not estimate the positions of single points of a body that bends freely"
+START_VELOCITY = {"start_velocity": tuple(f"start_velocity_{axis}" for axis in "xyz")}
+"""The group of the unknowns that `solvers.vertex_fit` adds: the first velocity of all free vertices."""
 CONTACT_PARAMETERS = ("k_e", "k_d", "k_f", "mu")
 CONTACT_NEEDS = {
     "k_e": "rest or an impact on the ground, with a known mass",
@@ -29,41 +32,35 @@ CONTACT_NEEDS = {
 _KEPT = 8  # sets of points whose place in the mesh is remembered
 
 
-class ParticleSystem(FlatSystem):
-    """A body of V vertices joined by elements (tets, triangles, segments).
+class PointSystem(FlatSystem):
+    """A body whose state is where its V vertices are and how they move.
 
     State [6 V]: world positions of all vertices (m: x, y, z of vertex 0, of vertex 1 ...), then their velocities (m/s)
-    in the same order. `rest_m` [V, 3] is the shape at rest, `elements` [T, 2, 3 or 4] the vertices of each element,
-    `pinned` the sorted indices of the vertices that never move, `free` [V] 0.0 for those and 1.0 for all others.
-
-    Points and meshes are given in the shape at rest. A point is carried by the nearest element: its barycentric
-    coordinates there stay what they are (an affine motion, also of points outside; of a triangle's or segment's points
-    the part off it is dropped). The pose of the body is the mean of its vertices, never turned.
+    in the same order. `rest_m` [V, 3] is the shape at rest, `pinned` the sorted indices of the vertices that never
+    move, `free` [V] 0.0 for those and 1.0 for all others. The pose of the body is the mean of its vertices, never
+    turned.
     """
 
     state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
-    ground: bool = False  # whether vertices press on the plane z = 0
+    vertex: ClassVar[str] = "vertex"  # what messages and state names call one
 
-    def __init__(self, rest_m: Array, elements: Indices, *, pinned: Indices | tuple[int, ...] = ()) -> None:
-        """Raises InputError for arrays that are no mesh, naming what is wrong with them."""
+    def __init__(self, rest_m: Array, *, pinned: Indices | tuple[int, ...] = ()) -> None:
+        """Raises InputError for a pinned vertex that is not there."""
         self.rest_m: Array = np.array(rest_m, dtype=float)
-        self.elements: Indices = np.array(elements, dtype=np.int64)
-        check_mesh(self.rest_m, self.elements)
         count = len(self.rest_m)
         self.pinned: Indices = np.unique(np.asarray(pinned, dtype=np.int64))
         if self.pinned.size and (self.pinned[0] < 0 or self.pinned[-1] >= count):
             wrong = self.pinned[(self.pinned < 0) | (self.pinned >= count)][0]
-            raise InputError(f"pinned vertex {wrong}", f"0 to {count - 1}", "name vertices of the mesh")
+            raise InputError(f"pinned {self.vertex} {wrong}", f"0 to {count - 1}", "name one of the body's")
         self.free: Array = np.ones(count)
         self.free[self.pinned] = 0.0
         self.state_names = tuple(
-            f"{quantity}_{axis}_{unit} of vertex {i}"
+            f"{quantity}_{axis}_{unit} of {self.vertex} {i}"
             for quantity, unit in (("position", "m"), ("velocity", "m_s"))
             for i in range(count)
             for axis in "xyz"
         )
         self.tangent_names = self.state_names
-        self._places: dict[bytes, tuple[Indices, Array]] = {}
 
     def state(self, positions_m: Array, velocities_m_s: Array | float = 0.0) -> Array:
         """Return the flat states [..., 6 V] of positions and velocities [..., V, 3]."""
@@ -85,6 +82,64 @@ class ParticleSystem(FlatSystem):
         """See `System.body_pose`: the mean of the vertices, and no rotation."""
         centre = self.positions(states).mean(axis=-2)
         return centre, np.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0]), (*centre.shape[:-1], 4))
+
+    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
+        """See `System.vertices`."""
+        return self.keypoints(state, mesh_vertices)
+
+    def hover_controls(self, parameters: Array) -> Array:
+        """See `System.hover_controls`: none is needed."""
+        return np.zeros(len(self.control_names))
+
+
+class VertexBody(PointSystem):
+    """A body of vertices that the user gives and that a clip shows as a whole (`solvers.vertex_fit`).
+
+    `weight` is the parameter of its mass, which the motion alone does not show, and `weight_of` whose mass that is.
+    `step_share` is the longest step of a fit, as a share of the longest stable one.
+    """
+
+    weight: ClassVar[str]
+    weight_of: ClassVar[str]
+    step_share: ClassVar[float]
+
+    @abstractmethod
+    def clamped(self, pinned: Indices) -> VertexBody:
+        """Return the body, without a ground, with these vertices pinned and no others."""
+
+    @abstractmethod
+    def placed(self, rotation: Array, shift: Array) -> VertexBody:
+        """Return the body, without a ground, rotated by `rotation` [3, 3] and then moved by `shift` [3] m."""
+
+    @abstractmethod
+    def refined(self) -> VertexBody | None:
+        """Return the body, without a ground, on a finer mesh, whose first vertices are its own; None where there is no
+        finer one."""
+
+    def with_clamps(self, pinned: Indices, loaded: Indices | None, load_kg: float) -> VertexBody:
+        """Return `clamped`. Raises UsageError for a load: there is none on such a body."""
+        if load_kg:
+            called = self.capabilities.called
+            raise UsageError(f"--load for '{self.name}'", f"a {called} without a load", "leave it out")
+        return self.clamped(pinned)
+
+
+class ParticleSystem(PointSystem):
+    """A body of vertices joined by elements (tets, triangles, segments): `elements` [T, 2, 3 or 4].
+
+    Points and meshes are given in the shape at rest. A point is carried by the nearest element: its barycentric
+    coordinates there stay what they are (an affine motion, also of points outside; of a triangle's or segment's points
+    the part off it is dropped).
+    """
+
+    ground: bool = False  # whether vertices press on the plane z = 0
+
+    def __init__(self, rest_m: Array, elements: Indices, *, pinned: Indices | tuple[int, ...] = ()) -> None:
+        """Raises InputError for arrays that are no mesh, naming what is wrong with them."""
+        self.elements: Indices = np.array(elements, dtype=np.int64)
+        check_mesh(np.array(rest_m, dtype=float), self.elements)
+        super().__init__(rest_m, pinned=pinned)
+        self._places: dict[bytes, tuple[Indices, Array]] = {}
 
     def rest_state(self) -> Array:
         """See `System.rest_state`: the shape at rest where it was given, raised onto the ground unless it is pinned."""
@@ -112,14 +167,6 @@ class ParticleSystem(FlatSystem):
         for axis in range(3):
             jacobian[point, axis, 3 * corners + axis] = weights
         return np.broadcast_to(jacobian, (*np.shape(states)[:-1], *jacobian.shape))
-
-    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
-        """See `System.vertices`."""
-        return self.keypoints(state, mesh_vertices)
-
-    def hover_controls(self, parameters: Array) -> Array:
-        """See `System.hover_controls`: none is needed."""
-        return np.zeros(len(self.control_names))
 
     def place(self, points: Array) -> tuple[Indices, Array]:
         """Return the vertices [K, C] that carry points [K, 3], and their weights: `embed`, remembered for the sets used

@@ -10,7 +10,7 @@ import numpy as np
 
 from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Capabilities, Integrator
-from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, Indices
+from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, START_VELOCITY, Indices, VertexBody
 from vid2phys.engine.systems._shell import (
     EXCITED_BY,
     TriangleBody,
@@ -34,7 +34,7 @@ _EXCITED_BY = {
 _DISTURBANCES = ("disturbance_force_x_N", "disturbance_force_y_N", "disturbance_force_z_N")
 
 
-class Cloth(TriangleBody):
+class Cloth(TriangleBody, VertexBody):
     """Sheet of triangles of constant strain with hinges between them.
 
     State [6 V]: positions (world, m), then velocities (m/s) of the V vertices. Controls [6]: velocity of the wind
@@ -78,6 +78,8 @@ class Cloth(TriangleBody):
 
     name = "cloth"
     integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler")
+    weight, weight_of = "density", "the sheet"
+    step_share = 0.8  # stretch is faster than what a clip shows
 
     def __init__(
         self,
@@ -130,18 +132,16 @@ class Cloth(TriangleBody):
             values or {},
         )
 
-    def with_clamps(self, pinned: Indices, loaded: Indices | None, load_kg: float) -> Cloth:
-        """Return the sheet with these vertices pinned and no ground. Raises UsageError for a load: it has none."""
-        if load_kg:
-            raise UsageError(f"--load for '{self.name}'", "a sheet without a load", "leave it out")
+    def clamped(self, pinned: Indices) -> Cloth:
+        """See `VertexBody.clamped`."""
         return Cloth(self.rest_m, self.elements, pinned=pinned, per_edge_rest_angle=self.per_edge_rest_angle)
 
     def placed(self, rotation: Array, shift: Array) -> Cloth:
-        """Return the sheet, without ground, rotated by `rotation` [3, 3] and then moved by `shift` [3] m."""
+        """See `VertexBody.placed`."""
         return Cloth(self.rest_m @ rotation.T + shift, self.elements, pinned=self.pinned)
 
     def refined(self) -> Cloth:
-        """Return the sheet, without ground, with four triangles in place of each; its vertices remain the first."""
+        """See `VertexBody.refined`: four triangles in place of each."""
         from trimesh.remesh import subdivide
 
         given = self.rest_m, self.elements
@@ -155,7 +155,8 @@ class Cloth(TriangleBody):
             purpose="a sheet that stretches, bends and feels the wind",
             observed_as="vertices",
             fitted=("bending_stiffness", "drag"),
-            groups={"start_velocity": tuple(f"start_velocity_{axis}" for axis in "xyz")},
+            called="sheet",
+            groups=START_VELOCITY,
             inertial=("shear_stiffness", "area_stiffness", "damping", "bending", "rest_angle", "density", "mass"),
             scene=("drag", "lift", "gravity", *(CONTACT_PARAMETERS if self.ground else ())),
             excited_by=_EXCITED_BY,

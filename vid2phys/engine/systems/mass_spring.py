@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vid2phys.engine.system import WORLD, Capabilities, Integrator
-from vid2phys.engine.systems._flat import FlatSystem
-from vid2phys.engine.systems._particles import NOT_SEEN
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._particles import START_VELOCITY, Indices, VertexBody, own_surface
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -18,9 +18,10 @@ _AXES = ("x", "y", "z")
 # a basket: four corners of a square hang from a pin, braced by a diagonal
 _POINTS_M = ((0.0, 0.0, 0.0), (0.2, 0.2, -0.3), (-0.2, 0.2, -0.3), (-0.2, -0.2, -0.3), (0.2, -0.2, -0.3))
 _SPRINGS = ((0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1), (1, 3))
+_FACES = ((1, 2, 3), (1, 3, 4))
 
 
-class MassSpring(FlatSystem):
+class MassSpring(VertexBody):
     """Mass points joined by linear springs with dampers along them.
 
     State [6 V]: positions of the V points (world, m), then their velocities (world, m/s). Controls [3 F]: a force on
@@ -31,11 +32,12 @@ class MassSpring(FlatSystem):
 
     A pinned point stays where the state has it, at rest whatever velocity the state gives.
 
-    points: [V, 3] m, where the points are when no spring is loaded. springs: [S, 2] indices of points. pinned: indices
-    of points. per_spring: one `stiffness`, `damping` and `rest_length` (m) for each spring, with "_s" after the name;
-    otherwise a common stiffness and damping, and `rest_scale`, by which all the distances at rest are multiplied.
-    masses: kg, one number (the mass of each point, parameter `mass`), or [V] for parameters `mass_i` of all points i
-    that are not pinned. Raises InputError for springs that name points which are not there or have no length, points
+    points: [V, 3] m, where the points are when no spring is loaded; a basket without them. springs: [S, 2] indices of
+    points. pinned: indices of points. faces: [F, 3] indices of points, the surface that is seen. per_spring: one
+    `stiffness`, `damping` and `rest_length` (m) for each spring, with "_s" after the name; otherwise a common stiffness
+    and damping, and `rest_scale`, by which all the distances at rest are multiplied. masses: kg, one number (the mass
+    of each point, parameter `mass`), or [V] for parameters `mass_i` of all points i that are not pinned. Raises
+    InputError for springs, faces and pins that name points which are not there, for springs without length, points
     that are not finite or that no spring holds, UsageError for masses that are not positive and when all is pinned.
 
     Points of the body, and vertices of a mesh, are given in the shape at rest. Each belongs to the spring that is
@@ -52,7 +54,10 @@ class MassSpring(FlatSystem):
     name = "mass_spring"
     capabilities = Capabilities(
         purpose="a net of points and damped springs",
-        reason=NOT_SEEN,
+        observed_as="vertices",
+        called="net",
+        fitted=("stiffness", "damping", "drag"),
+        groups=START_VELOCITY,
         inertial=("stiffness", "rest_scale", "rest_length", "damping", "mass"),
         scene=("drag", "gravity"),
         excited_by={
@@ -64,31 +69,34 @@ class MassSpring(FlatSystem):
             "gravity": "free fall, or hanging springs of known stiffness and mass",
         },
     )
-    state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     integrators = ("rk4", "semi_implicit_euler")
+    vertex = "point"
+    weight, weight_of = "mass", "each point"
+    step_share = 0.25  # a clip shows vibration: of RK4, the fastest has its period within 5e-4, and loses 1e-3 in each
 
     def __init__(
         self,
-        points: ArrayLike = _POINTS_M,
-        springs: ArrayLike = _SPRINGS,
-        pinned: Sequence[int] = (0,),
+        points: ArrayLike | None = None,
+        springs: ArrayLike = (),
+        pinned: Indices | Sequence[int] = (0,),
         *,
+        faces: ArrayLike = (),
         per_spring: bool = False,
         masses: float | ArrayLike = 0.05,
     ) -> None:
-        self.points, self.springs = np.array(points, dtype=float), _indices(springs, "springs", columns=2)
-        self.pinned = _indices(pinned, "pinned", columns=1).reshape(-1)
+        if points is None:
+            points, springs, faces = _POINTS_M, _SPRINGS, _FACES
+        given, self.springs = np.array(points, dtype=float), _indices(springs, "springs", columns=2)
+        self.faces = _indices(faces, "faces", columns=3)
         self.masses, self.per_spring = np.array(masses, dtype=float), per_spring
-        _check_net(self.points, self.springs, self.pinned, self.masses)
-        self.rest_lengths = _lengths(self.points, self.springs)
-        count = len(self.points)
-        self.free = np.setdiff1d(np.arange(count), self.pinned)
-        quantities = (("position", "m"), ("velocity", "m_s"))
-        self.state_names = tuple(
-            f"{q}_{a}_{u} of point {i}" for q, u in quantities for i in range(count) for a in _AXES
-        )
-        self.tangent_names = self.state_names
-        self.action_names = tuple(f"force_{i}_{a}" for i in self.free for a in _AXES)
+        _check_net(given, self.springs, self.faces, self.masses)
+        super().__init__(given, pinned=tuple(pinned))
+        self._moving = np.flatnonzero(self.free)
+        if not self._moving.size:
+            raise UsageError(f"all {len(given)} points are pinned", "a point that can move", "unpin one")
+        self.rest_lengths = _lengths(given, self.springs)
+        self.surface = own_surface(given, self.faces, self.name) if len(self.faces) else None
+        self.action_names = tuple(f"force_{i}_{a}" for i in self._moving for a in _AXES)
         self.action_units = ("N",) * len(self.action_names)
         self.control_names = self.action_names
         self.control_inertia = tuple(name for name in self._mass_names() for _ in _AXES)
@@ -103,7 +111,8 @@ class MassSpring(FlatSystem):
             rest_unit, rest = "m", self.rest_lengths
         else:
             names, rest_unit, rest = [("stiffness", "rest_scale", "damping")], "1", np.ones(1)
-        masses = dict(zip(self._mass_names(), np.broadcast_to(self.masses, len(self.points))[self.free], strict=True))
+        by_point = np.broadcast_to(self.masses, len(self.rest_m))[self._moving]
+        masses = dict(zip(self._mass_names(), by_point, strict=True))
         return Parameters(
             (
                 *(Parameter(name, "N/m", 100.0, 1e-6, 1e9, "log") for name, _, _ in names),
@@ -134,7 +143,7 @@ class MassSpring(FlatSystem):
         from vid2phys.engine.kernels import mass_spring as kernels
 
         wp, net = kernels.wp, self._net(states.device)
-        points = (states.shape[0], len(self.points))
+        points = (states.shape[0], len(self.rest_m))
         if integrator == "semi_implicit_euler":
             inputs = [states, controls, parameters, dt_s, step, fraction, net]
             wp.launch(kernels.step_semi_implicit_euler, points, inputs, [next_states], device=states.device)
@@ -155,26 +164,32 @@ class MassSpring(FlatSystem):
         (w h)^2 + 2 rate h < 4 of each mode, and RK4 manages that too.
         """
         p, count = np.asarray(parameters, dtype=float), len(self.springs) if self.per_spring else 1
-        mass = np.broadcast_to(p[3 * count : -2], self.free.size)
+        mass = np.broadcast_to(p[3 * count : -2], self._moving.size)
 
         def about_points(by_spring: Array) -> Array:
-            total = np.zeros(len(self.points))
+            total = np.zeros(len(self.rest_m))
             np.add.at(total, self.springs, np.broadcast_to(by_spring, len(self.springs))[:, None])
-            return total[self.free]
+            return total[self._moving]
 
         stiff = float((2.0 * about_points(p[:count]) / mass).max())
         rate = float(((2.0 * about_points(p[2 * count : 3 * count]) + p[-2]) / mass).max())
         return float((np.sqrt(rate**2 + 4.0 * stiff) - rate) / stiff)
 
-    def body_pose(self, states: Array) -> tuple[Array, Array]:
-        """See `System.body_pose`: the mean of the points, and no rotation."""
-        centre = self._positions(np.asarray(states, dtype=float)).mean(axis=-2)
-        return centre, np.broadcast_to([1.0, 0.0, 0.0, 0.0], (*centre.shape[:-1], 4))
+    def clamped(self, pinned: Indices) -> MassSpring:
+        """See `VertexBody.clamped`."""
+        return self._changed(self.rest_m, pinned)
+
+    def placed(self, rotation: Array, shift: Array) -> MassSpring:
+        """See `VertexBody.placed`."""
+        return self._changed(self.rest_m @ rotation.T + shift, self.pinned)
+
+    def refined(self) -> None:
+        """See `VertexBody.refined`: none, since the springs are the model."""
 
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`."""
         points, shares = np.asarray(points_body, dtype=float), self._shares(points_body)
-        return np.asarray(points + shares @ (self._positions(np.asarray(states, dtype=float)) - self.points))
+        return np.asarray(points + shares @ (self.positions(states) - self.rest_m))
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`; the same for every state."""
@@ -183,48 +198,43 @@ class MassSpring(FlatSystem):
         jacobian[..., : size // 2] = np.einsum("kv,ij->kivj", shares, np.eye(3)).reshape(len(shares), 3, -1)
         return np.broadcast_to(jacobian, (*np.shape(states)[:-1], *jacobian.shape))
 
-    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
-        """See `System.vertices`."""
-        return self.keypoints(state, mesh_vertices)
-
     def rest_state(self) -> Array:
         """See `System.rest_state`."""
-        return np.concatenate([self.points.ravel(), np.zeros(self.points.size)])
+        return self.state(self.rest_m)
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: sheared and stretched about the pins, then each point moved a little."""
-        centre = self.points[self.pinned if self.pinned.size else slice(None)].mean(axis=0)
+        centre = self.rest_m[self.pinned if self.pinned.size else slice(None)].mean(axis=0)
         size = float(np.median(self.rest_lengths))
         strain = rng.normal(0.0, 0.15, (n, 3, 3))
-        positions = np.broadcast_to(self.points, (n, *self.points.shape)).copy()
-        moved = (self.points - centre) @ strain + rng.normal(0.0, 0.05 * size, positions.shape)
-        positions[:, self.free] += moved[:, self.free]
+        positions = np.broadcast_to(self.rest_m, (n, *self.rest_m.shape)).copy()
+        moved = (self.rest_m - centre) @ strain + rng.normal(0.0, 0.05 * size, positions.shape)
+        positions[:, self._moving] += moved[:, self._moving]
         velocities = np.zeros_like(positions)
-        velocities[:, self.free] = rng.normal(0.0, 0.5, (n, self.free.size, 3))
-        return np.concatenate([positions.reshape(n, -1), velocities.reshape(n, -1)], axis=-1)
+        velocities[:, self._moving] = rng.normal(0.0, 0.5, (n, self._moving.size, 3))
+        return self.state(positions, velocities)
 
-    def hover_controls(self, parameters: Array) -> Array:
-        """See `System.hover_controls`: none, the springs hold it."""
-        return np.zeros(len(self.control_names))
+    def _changed(self, points: Array, pinned: Indices) -> MassSpring:
+        """Return the net with points elsewhere, and with other pins."""
+        return MassSpring(
+            points, self.springs, pinned, faces=self.faces, per_spring=self.per_spring, masses=self.masses
+        )
 
     def _mass_names(self) -> tuple[str, ...]:
         """Return the parameter with the mass of each free point."""
-        return tuple(f"mass_{i}" if self.masses.ndim else "mass" for i in self.free)
-
-    def _positions(self, states: Array) -> Array:
-        return states[..., : self.points.size].reshape(*states.shape[:-1], *self.points.shape)
+        return tuple(f"mass_{i}" if self.masses.ndim else "mass" for i in self._moving)
 
     def _shares(self, points_body: Array) -> Array:
         """Return how much of each point's way [K, V] is in that of every mass point: 1 - t and t at the ends of a
         spring.
         """
         points = np.asarray(points_body, dtype=float)
-        start, along = self.points[self.springs[:, 0]], np.diff(self.points[self.springs], axis=1)[:, 0]
+        start, along = self.rest_m[self.springs[:, 0]], np.diff(self.rest_m[self.springs], axis=1)[:, 0]
         t = np.einsum("ksi,si->ks", points[:, None] - start, along) / self.rest_lengths**2
         t = np.clip(t, 0.0, 1.0)
         nearest = np.linalg.norm(start + t[..., None] * along - points[:, None], axis=-1).argmin(axis=1)
         rows, ends, t = np.arange(len(points)), self.springs[nearest], t[np.arange(len(points)), nearest]
-        shares = np.zeros((len(points), len(self.points)))
+        shares = np.zeros((len(points), len(self.rest_m)))
         shares[rows, ends[:, 0]], shares[rows, ends[:, 1]] = 1.0 - t, t
         return shares
 
@@ -237,11 +247,11 @@ class MassSpring(FlatSystem):
     def _make_net(self, device: Any) -> Any:
         from vid2phys.engine.kernels import mass_spring as kernels
 
-        wp, count, springs = kernels.wp, len(self.points), len(self.springs)
+        wp, count, springs = kernels.wp, len(self.rest_m), len(self.springs)
         own, other = self.springs.T.reshape(-1), self.springs[:, ::-1].T.reshape(-1)
         order = np.argsort(own, kind="stable")
         place = np.zeros(count)
-        place[self.free] = np.arange(self.free.size)
+        place[self._moving] = np.arange(self._moving.size)
         net, each = kernels.Net(), springs if self.per_spring else 1
         integers = {
             "starts": np.searchsorted(own[order], np.arange(count + 1)),
@@ -254,7 +264,7 @@ class MassSpring(FlatSystem):
             setattr(net, name, wp.array(values.astype(np.int32), dtype=wp.int32, device=device))
         lengths = np.ones(springs) if self.per_spring else self.rest_lengths
         net.lengths = wp.array(lengths, dtype=wp.float64, device=device)
-        net.free = wp.array(np.isin(np.arange(count), self.free).astype(float), dtype=wp.float64, device=device)
+        net.free = wp.array(self.free, dtype=wp.float64, device=device)
         places = {"rest": each, "damping": 2 * each, "mass": 3 * each, "drag": len(self.parameters().items) - 2}
         for name, number in {"stride": int(self.per_spring), **places}.items():
             setattr(net, name, number)
@@ -265,25 +275,24 @@ def _lengths(points: Array, springs: Any) -> Array:
     return np.asarray(np.linalg.norm(points[springs[:, 1]] - points[springs[:, 0]], axis=-1))
 
 
-def _indices(values: Any, what: str, columns: int) -> Any:
+def _indices(values: Any, what: str, columns: int) -> Indices:
     """Return the indices [..., columns] as an array of integers. Raises InputError for what is none."""
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros((0, columns), dtype=np.int64)
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"{what} of type {array.dtype}", "indices of points", "give whole numbers")
-    array = array.reshape(-1, 1) if columns == 1 else array
     if array.ndim != 2 or array.shape[1] != columns:
         raise InputError(f"{what} of shape {array.shape}", f"[..., {columns}]", "give the points that each one joins")
     return array.astype(np.int64)
 
 
-def _check_net(points: Array, springs: Any, pinned: Any, masses: Array) -> None:
-    """Raise InputError for a graph that cannot be simulated, UsageError for masses and pins that leave nothing."""
+def _check_net(points: Array, springs: Indices, faces: Indices, masses: Array) -> None:
+    """Raise InputError for a graph that cannot be simulated, UsageError for masses."""
     if points.ndim != 2 or points.shape[1] != 3 or not points.size or not np.isfinite(points).all():
         raise InputError(f"points of shape {points.shape}", "[V, 3] finite numbers in m", "give x, y, z of each point")
     count = len(points)
-    for what, indices in (("spring", springs), ("pin", pinned)):
+    for what, indices in (("spring", springs), ("face", faces)):
         outside = np.argwhere((indices < 0) | (indices >= count))
         if outside.size:
             k = int(outside[0, 0])
@@ -303,5 +312,11 @@ def _check_net(points: Array, springs: Any, pinned: Any, masses: Array) -> None:
     if wrong.size:
         of = f" of point {wrong[0]}" if masses.ndim else ""
         raise UsageError(f"a mass of {masses.reshape(-1)[wrong[0]]:g} kg{of}", "a positive number", "correct it")
-    if np.unique(pinned).size == count:
-        raise UsageError(f"all {count} points are pinned", "a point that can move", "unpin one")
+
+
+def from_file(path: str | Path, units: str = "m") -> MassSpring:
+    """Return a net by an OBJ file, free to fall: springs are its lines (`l`), or the edges of its faces."""
+    from vid2phys.io.net import load_net
+
+    net = load_net(path, units, units_flag="--body-units")
+    return MassSpring(net.points, net.springs, (), faces=net.faces)

@@ -1,27 +1,28 @@
-"""A sheet in `identify`: reading it, and its fit to the contours of a clip as one rollout.
+"""A sheet or a net in `identify`: reading it, and its fit to the contours of a clip as one rollout.
 
-Method: nothing tracks the vertices of a sheet frame by frame. The sheet begins in the shape of its file, and few
-parameters decide all that follows; they are fitted to the clip as a whole (`solvers.vertex_fit`). A fit on a finer mesh
+Method: nothing tracks the vertices frame by frame. The body begins in the shape of its file, and few parameters decide
+all that follows; they are fitted to the clip as a whole (`solvers.vertex_fit`). Of a sheet, a fit on a finer mesh
 states what the given mesh costs.
 
-Limits: the clip begins with the sheet in the shape of its file; a static camera with a pose; gravity and air alone.
+Limits: the clip begins with the body in the shape of its file; a static camera with a pose; gravity and air alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.errors import InputError, SimulationError, UsageError
+from vid2phys.errors import InputError, SimulationError
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.commands.progress import Progress
-    from vid2phys.engine.systems.cloth import Cloth
+    from vid2phys.engine.systems._particles import VertexBody
     from vid2phys.solvers.vertex_fit import Started, VertexFit
     from vid2phys.tracking.vertex_contours import VertexFrames
     from vid2phys.types import Array, Observation, Parameter, Result
@@ -31,81 +32,83 @@ _ACROSS_PX = 0.5  # deviation of a measured edge
 _ALONG_PX = 100.0  # of a place along an edge, which the edge does not show
 
 
-def read_sheet(config: IdentifyConfig, given: dict[str, float]) -> tuple[Cloth, tuple[Parameter, ...], list[str]]:
-    """Return the sheet, the parameters beside its own, and notes for the reader.
+def read_vertex_body(
+    config: IdentifyConfig, given: dict[str, float]
+) -> tuple[VertexBody, tuple[Parameter, ...], list[str]]:
+    """Return the body, the parameters beside its own, and notes for the reader.
 
     Raises UsageError for options of another form, InputError for a mesh or clamps that do not serve.
     """
     from vid2phys.commands.clamps import clamped
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine import systems
-    from vid2phys.engine.systems.cloth import Cloth
+    from vid2phys.engine.systems._particles import VertexBody
     from vid2phys.io.move import parse_move
     from vid2phys.solvers.vertex_fit import START_VELOCITY
 
     body, notes = listen(lambda: systems.from_file(config.system, Path(str(config.body)), config.mesh_units))
-    assert isinstance(body, Cloth)
-    if config.load is not None:
-        raise UsageError(f"--load for --system {config.system}", "a sheet without a load", "leave it out")
-    if config.clamp:
-        found = clamped(body, config.clamp, None)
-        assert isinstance(found, Cloth)
-        body = found
-    else:
-        body = body.with_clamps(np.zeros(0, dtype=np.int64), None, 0.0)
-        notes = [*notes, warning("nothing holds the sheet: it is taken to fall freely; --clamp names what is held")]
+    called = body.capabilities.called
+    if body.surface is None:
+        raise InputError(f"'{config.body}' has no faces", f"faces (f), by which the {called} is seen", "add them")
+    if config.clamp or config.load:
+        body = clamped(body, config.clamp, config.load)
+    assert isinstance(body, VertexBody)
+    if not config.clamp:
+        body = body.clamped(np.zeros(0, dtype=np.int64))
+        notes = [*notes, warning(f"nothing holds the {called}: it is taken to fall freely; --clamp names what is held")]
     if config.base is not None:
         body = body.placed(*parse_move(config.base, "--base"))
-    if "density" not in (*given, *config.fit):
-        value = body.parameters()["density"].value
-        text = f"no density is given: {value:g} kg/m^2 is taken, and stiffness and drag go with it"
-        notes = [*notes, warning(f"{text}; give --set density=...")]
+    if body.weight not in (*given, *config.fit):
+        weight = body.parameters()[body.weight]
+        taken = weight.with_unit(f"{weight.value:g}")
+        text = f"no {body.weight} of {body.weight_of} is given: {taken} is taken, and stiffness, damping and drag go"
+        notes = [*notes, warning(f"{text} with it; give --set {body.weight}=...")]
     return body, START_VELOCITY, notes
 
 
-def fit_sheet(inputs: Inputs, progress: Progress) -> Result:
-    """Return the result of a clip of a sheet.
+def fit_vertex_body(inputs: Inputs, progress: Progress) -> Result:
+    """Return the result of a clip of a sheet or a net.
 
-    Raises InputError where nothing moves, and where the sheet does not begin where its file and the camera say.
+    Raises InputError where nothing moves, and where the body does not begin where its file and the camera say.
     """
     from vid2phys.commands.identify.readout import require_no_readout
-    from vid2phys.engine.systems.cloth import Cloth
+    from vid2phys.engine.systems._particles import VertexBody
     from vid2phys.solvers.vertex_fit import Started, fit
     from vid2phys.tracking.vertex_contours import VertexFrames
 
     inputs = require_no_readout(inputs)
-    body = inputs.system
-    assert isinstance(body, Cloth)
+    body, called = inputs.system, inputs.system.capabilities.called
+    assert isinstance(body, VertexBody)
     if inputs.camera.moves:
-        raise InputError("a camera that moves", "a static camera, for a sheet", "film from a tripod")
+        raise InputError("a camera that moves", f"a static camera, for a {called}", "film from a tripod")
     progress("reading frames")
-    frames = VertexFrames(inputs.clip, inputs.camera, inputs.camera_to_world, body.elements, body.free)
-    _require_sheet(inputs, body, frames)
-    started = Started(body, inputs.known.parameters, inputs.clip.times_s)
+    frames = VertexFrames(inputs.clip, inputs.camera, inputs.camera_to_world, inputs.mesh.faces, body.free)
+    _require_in_place(inputs, body, frames)
+    started, finer = Started(body, inputs.known.parameters, inputs.clip.times_s), body.refined()
     try:
-        finer = Started(body.refined(), inputs.known.parameters, inputs.clip.times_s)
-        found = fit(started, finer, frames, lambda done, total: progress("fitting", done, total))
+        finer_started = None if finer is None else replace(started, system=finer)
+        found = fit(started, finer_started, frames, lambda done, total: progress("fitting", done, total))
     except SimulationError as error:
-        got = f"no motion of the sheet follows '{inputs.clip.name}' ({error})"
+        got = f"no motion of the {called} follows '{inputs.clip.name}' ({error})"
         raise InputError(got, "a motion near the given values", "give values nearer to the truth by --set") from error
     return _result(inputs, started, found)
 
 
-def _require_sheet(inputs: Inputs, body: Cloth, frames: VertexFrames) -> None:
-    """Raise InputError where nothing moves, or the sheet is not where its file and the camera say in the first frame.
+def _require_in_place(inputs: Inputs, body: VertexBody, frames: VertexFrames) -> None:
+    """Raise InputError where nothing moves, or the body is not where its file and the camera say in the first frame.
 
     Learns the colours of the first frame.
     """
+    called = body.capabilities.called
     if not frames.moves():
-        raise InputError(
-            f"nothing moves in '{inputs.clip.name}'", "a sheet that moves before a static camera", "film it in motion"
-        )
+        expected = f"a {called} that moves before a static camera"
+        raise InputError(f"nothing moves in '{inputs.clip.name}'", expected, "film it in motion")
     frames.learn(body.rest_m[None], [0])
     overlap = float(frames.overlaps(body.rest_m[None])[0])
     if overlap < _WHERE:
         raise InputError(
-            f"the sheet is not where its file and the camera have it in the first frame (overlap {overlap:.0%})",
-            "the clip's first frame with the sheet in the shape of its file",
+            f"the {called} is not where its file and the camera have it in the first frame (overlap {overlap:.0%})",
+            f"the clip's first frame with the {called} in the shape of its file",
             "check --base, camera_to_world and --from",
         )
 
@@ -125,10 +128,12 @@ def _result(inputs: Inputs, started: Started, found: VertexFit) -> Result:
     asked = [each for each in estimates if each.name in names]
     moved = fitted.fitted_at(found.values - found.moved)
     shares = ", ".join(f"{name} from {moved[name].value:.3g} to {fitted[name].value:.3g}" for name in names)
-    notes = [*inputs.notes, f"a finer mesh moved {shares}; a third of it is one standard deviation in the intervals"]
+    notes = list(inputs.notes)
+    if found.moved.any():
+        notes.append(f"a finer mesh moved {shares}; a third of it is one standard deviation in the intervals")
     overlap = float(np.median(found.overlaps))
     if overlap < _FOLLOWED:
-        text = f"the sheet hardly covers what moves in the clip (overlap {overlap:.0%})"
+        text = f"the {inputs.system.capabilities.called} hardly covers what moves in the clip (overlap {overlap:.0%})"
         notes.append(doubt(f"{text}: look at the overlay, and check the clamp, the start and the given parameters"))
     diagnostics: dict[str, Any] = {
         "identifiability": lines,
