@@ -41,6 +41,7 @@ _ALIKE_DEG = 20.0
 _STRIDE_PX = 2
 _ASIDE_PX = 6.0
 _SHEET = 12
+_INSTANT_S = 1e-6
 
 
 def main() -> None:
@@ -72,14 +73,17 @@ class Seen:
 def of_run(run: Path) -> Seen:
     """Return what a run of identify fitted."""
     inputs = json.loads((run / "result.json").read_text())["inputs"]
-    clip, camera = read_clip(inputs["clip"]["path"]), load_camera(inputs["camera"]["path"])
-    trajectory = load_trajectory(run / "trajectory.csv")
-    seen = load_observation(run / "observation.npz").seen
-    to_camera = invert_transform(require_pose(camera, inputs["camera"]["path"]))
+    fitted = run / "camera.yaml"  # of a run that fitted the camera
+    path = fitted if fitted.is_file() else inputs["camera"]["path"]
+    trajectory, camera = load_trajectory(run / "trajectory.csv"), load_camera(path)
+    observation = load_observation(run / "observation.npz")
+    first, last = observation.times_s[[0, -1]]
+    clip = read_clip(inputs["clip"]["path"], from_s=max(0.0, first - _INSTANT_S), to_s=last + _INSTANT_S)
+    to_camera = invert_transform(require_pose(camera, path))
     knots = np.abs(trajectory.times_s - clip.times_s[:, None]).argmin(axis=1)
     states = trajectory.states[knots]
     poses = to_camera @ make_transform(matrix_from_quat(states[:, 3:7]), states[:, :3])
-    poses[~seen] = np.nan
+    poses[~observation.seen] = np.nan
     return Seen(clip, camera, simplified(load_mesh(inputs["mesh"]["path"])), poses)
 
 

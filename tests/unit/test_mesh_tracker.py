@@ -508,6 +508,8 @@ def test_a_texture_must_explain_more_than_half_of_the_frames(
     shown = np.array(explained, dtype=bool)
     track = _with_fits(nothing(4), np.arange(4), [fit_at(0.0)] * 4, Calibration(), DEFAULTS)
     monkeypatch.setattr(mesh_tracker, "refine_texture", lambda *given: (given[4], shown))
+    refined = lambda *given: (replace(given[3], quality=np.full(4, 0.7)), None)  # noqa: E731
+    monkeypatch.setattr(mesh_tracker, "refine_contours", refined)
     monkeypatch.setattr(mesh_tracker, "_by_elements", lambda *given: np.arange(4.0))
     found = _by_texture(
         UNUSED, CAMERA, MESH, UNUSED, replace(track, branch_log_likelihood=np.ones(4)), Calibration(), DEFAULTS
@@ -515,6 +517,7 @@ def test_a_texture_must_explain_more_than_half_of_the_frames(
     assert (found is not None) is counts
     if found is not None:
         np.testing.assert_array_equal(found.tracked, shown)
+        np.testing.assert_array_equal(found.quality, 0.7, "contours refine what the texture explains")
         np.testing.assert_array_equal(found.branch_log_likelihood, 1.0 + np.arange(4.0))
 
 

@@ -33,6 +33,7 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, under_element
+from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
@@ -252,11 +253,12 @@ def _by_texture(
     calibration: Calibration,
     config: MeshTrackerConfig,
 ) -> Track | None:
-    """Return the track as the texture refines and completes it; None where the texture explains too few frames."""
+    """Return the track as the texture completes it and contours refine it; None where it explains too few frames."""
     refined, explained = refine_texture(frames, camera, mesh, texture, track, calibration)
     if explained.mean() <= config.textured_share:
         return None
     kept = refined.without(refined.tracked & ~explained)
+    kept, _ = refine_contours(frames, camera, mesh, kept, calibration)
     of_texture = _by_elements(frames, camera, mesh, texture, kept, config)
     return replace(kept, branch_log_likelihood=kept.branch_log_likelihood + of_texture)
 
