@@ -95,7 +95,10 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
             ["train-risp", "--body", "cube:5cm"],
             "unknown primitive 'cube'; expected one of ball, box, cylinder",
         ),
-        (["simulate", "pendulum", "--body", "box.stl"], "one of articulated, cloth, rigid_contact, soft_body"),
+        (
+            ["simulate", "pendulum", "--body", "box.stl"],
+            "one of articulated, cloth, mass_spring, rigid_contact, soft_body",
+        ),
         (["simulate", "pendulum", "--initial", "angle_rad"], "--initial angle_rad; expected name=value"),
         (["systems", "quadcopter"], "unknown system 'quadcopter'"),
     ],

@@ -58,7 +58,7 @@ def cloth() -> Scene:
 def springs() -> Scene:
     """The basket of springs, each with a ribbon along it, let go from off its balance."""
     system = MassSpring(per_spring=True, masses=np.full(5, 0.05))
-    at, pairs = np.asarray(system.points), np.asarray(system.springs)
+    at, pairs = np.asarray(system.rest_m), np.asarray(system.springs)
     side = np.array([0.012, 0.0, 0.012])
     corners = np.concatenate([[at[i] - side, at[j] - side, at[j] + side, at[i] + side] for i, j in pairs])
     faces = np.concatenate([[[4 * s, 4 * s + 1, 4 * s + 2], [4 * s, 4 * s + 2, 4 * s + 3]] for s in range(len(pairs))])

@@ -91,7 +91,7 @@ def test_a_double_pendulum_without_velocities() -> None:
 
 def test_springs_of_which_positions_are_recorded() -> None:
     system, truth = systems.get("mass_spring"), {"stiffness": 60.0, "damping": 0.1}
-    start, count = system.rest_state(), len(system.points)  # type: ignore[attr-defined]
+    start, count = system.rest_state(), len(system.rest_m)  # type: ignore[attr-defined]
     start[3 * count + 3 :] = np.random.default_rng(1).normal(0.0, 0.5, 3 * count - 3)
     times_s, states = moved(system, truth, start, 1.5, 60.0)
     seen = recorded(system, times_s, states, 1e-3)

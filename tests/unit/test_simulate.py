@@ -379,7 +379,7 @@ WRONG_BODIES: list[tuple[str, Any, dict[str, Any], int, str]] = [
     ("articulated", box_file, {}, 3, "is not a text file"),
     ("cloth", robot_file, {}, 3, "is a robot description, which is not supported"),
     ("cloth", lambda f: f / "none.obj", {}, 3, "none.obj' does not exist"),
-    ("pendulum", box_file, {}, 2, "one of articulated, cloth, rigid_contact, soft_body"),
+    ("pendulum", box_file, {}, 2, "one of articulated, cloth, mass_spring, rigid_contact, soft_body"),
     ("quadcopter", box_file, {}, 2, "unknown system 'quadcopter'"),
     ("cloth", lambda f: None, {"body_units": "mm"}, 2, "--body-units without --body"),
 ]
