@@ -12,7 +12,6 @@ Limits: one clip a row. Truths of all clips by `benchmarks.clips.make` lie betwe
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -60,7 +59,7 @@ def row(folder: Path, true: dict[str, Any], out: Path) -> list[str]:
         except Vid2PhysError as error:
             return [folder.name, "", "", "", "", str(error), ""]
         seconds = f"{time.process_time() - began:.0f} s"
-    result = json.loads((out / "result.json").read_text())
+    result = read_json(out / "result.json")
     mu, restitution = (shown(result["parameters"].get(name)) for name in FITTED)
     of_truth = f"{true['friction']['mu']:g}", f"{true['restitution']['value']:g}"
     return [folder.name, of_truth[0], mu, of_truth[1], restitution, result["status"], seconds]

@@ -189,14 +189,14 @@ def _finished(started: Started, finer: Started | None, frames: Frames, values: A
         change, units = np.abs(values - before), _units(started.parameters, values)
         if (change < _DIFFERENCE * units).all():
             break
-    positions = started.positions(values, count)
+    states, moved = started.states(values[None], count)[0], np.zeros(len(values))
+    positions = system.positions(states)
     lines = frames.lines(positions, _LAST_REACHES[-1])
     assert lines is not None
     loss = _Loss(system, lines, positions)
     residuals, jacobian = _linear(started, loss, values, count)
     null, degrees = robust_covariance(residuals, jacobian, lines.frame, count)
     tolerated = np.maximum(_CHANGED * units, _TOLERATED * np.sqrt(np.diagonal(null.covariance)))
-    states, moved = started.states(values[None], count)[0], np.zeros(len(values))
     if finer is not None:
         states, moved = _on_finer_mesh(started, finer, loss, values, jacobian)
     positions = system.positions(states)

@@ -51,10 +51,8 @@ _SAME = 0.02  # of the logarithm of the focal length: the track is not made agai
 _OPEN = 0.5  # spread of the logarithm of a gravity, or of a size, that is not known
 _MOTION = 0.8  # share of the prior's spread below which the motion gave a value
 _REDUCED = 0.8  # share of an interval below which a measurement is worth a line
-_FALL_FRAMES, _FALL_BEND = (
-    8,
-    0.5,
-)  # least frames of a fall at an unexpected rate, and radii of the body that it bends by
+_FALL_FRAMES = 8  # least number of frames of a fall at an unexpected rate
+_FALL_BEND = 0.5  # radii of the body that such a fall bends by
 _WRONG = 3.0  # standard deviations of gravity that call for a warning
 _NORMAL = 1.96
 
@@ -105,13 +103,14 @@ def _estimated(inputs: Inputs, motion: Motion, prior: CameraPrior) -> tuple[Came
     from vid2phys.solvers.camera_from_motion import estimate_camera, level_camera
     from vid2phys.solvers.problem import flies_free
 
+    level = level_camera(prior)
     if len(inputs.system.action_names) and not flies_free(inputs.system):
-        return level_camera(prior), level_camera(prior)
+        return level, level
     check = estimate_camera(motion, replace(prior, log_gravity_std=_OPEN))
     if check.flights is None:
         return check, check
     if _is_wrong(check, prior):
-        return (check, check) if _has_fall(motion, check.flights) else (level_camera(prior), level_camera(prior))
+        return (check, check) if _has_fall(motion, check.flights) else (level, level)
     return estimate_camera(motion, prior), check
 
 
