@@ -75,9 +75,9 @@ def seen(rng: np.random.Generator, times_s: Array, true: Pose, size_std: float =
         errors[:, 5] += size_std * rng.normal()
     poses = true.retract(errors)
     track = Track.of_nothing(times_s, _POINTS, calibration, np.zeros(1))
-    frames, std = np.arange(count), np.tile(STD, (count, 1))
+    frames, basis = np.arange(count), np.tile(np.diag(STD), (count, 1, 1))
     own = np.tile(np.diag((INDEPENDENT_SHARE * STD) ** 2), (count, 1, 1))
-    observation = with_poses(track.observation, frames, poses, std, correlation_s, "silhouette", own)
+    observation = with_poses(track.observation, frames, poses, basis, correlation_s, "silhouette", own)
     zeros = np.zeros(count)
     estimate = PoseEstimate(
         poses, np.tile(np.diag(STD**2), (count, 1, 1)), zeros, zeros, np.zeros((count, len(_POINTS)), bool)
