@@ -67,11 +67,7 @@ def refine_contours(
     seen, poses = track.observation, track.poses
     pose = poses.pose.copy()
     solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
-    radius_m = mesh.radius_m
-    known = np.flatnonzero(pose.is_finite & seen.seen)
-    sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], radius_m))
-    sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
-    large = known[sizes_about >= LEAST_PX].tolist()
+    large = _large_frames(camera, mesh, track)
     prior = _priors(track, large)
 
     def scorer(i: int, image: Image) -> PoseScorer:
@@ -98,6 +94,15 @@ def refine_contours(
         fitted.update(TemporalOutliers(frames, seen.times_s, scorer, shown, pose, nats, also).correct())
     better = _observed(seen, fitted, calibration, together)
     return replace(track, observation=better, poses=replace(poses, pose=pose)), nats
+
+
+def _large_frames(camera: Camera, mesh: Mesh, track: Track) -> list[int]:
+    """Return the frames in which the body is known, and large enough for its contour."""
+    pose = track.poses.pose
+    known = np.flatnonzero(pose.is_finite & track.observation.seen)
+    sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], mesh.radius_m))
+    sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
+    return [int(i) for i in known[sizes_about >= LEAST_PX]]
 
 
 def _priors(track: Track, frames: list[int]) -> Array:
