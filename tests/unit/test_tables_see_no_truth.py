@@ -21,7 +21,7 @@ from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.geometry import look_at
 from vid2phys.types import Array, Camera
 
-NAMES = ("quadrotor", "cube-plain", "hand", "rod")
+NAMES = ("quadrotor", "cube-plain", "hand")
 
 
 def truth_of(name: str) -> Array:
@@ -62,7 +62,7 @@ def test_places_of_a_table_are_not_the_true_ones(tmp_path: Path) -> None:
     assert (np.abs(first - second).max(axis=1) > 1e-4).all()
 
 
-@pytest.mark.parametrize("name", ["quadrotor", "cube-plain", "hand"])  # a rod needs a model
+@pytest.mark.parametrize("name", NAMES)
 def test_the_command_is_given_nothing_that_follows_from_the_truth(name: str, tmp_path: Path) -> None:
     (entry,) = entries((name,))
     experiment = Experiment.of(entry, tmp_path, truth_of(name), 10)
