@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments import method_inputs
 from experiments.bodies import entries
 from experiments.by_identify import Clip
 from experiments.experiments import Experiment, unknown_of
@@ -18,7 +21,10 @@ from experiments.rigid import ASIDE, SIZE
 from experiments.risp_table2 import Bench
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.error_model import Calibration
 from vid2phys.geometry import look_at
+from vid2phys.risp.shape.rotation_groups import cyclic
+from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera
 
 NAMES = ("quadrotor", "cube-plain", "hand")
@@ -78,3 +84,21 @@ def test_the_command_is_given_nothing_that_follows_from_the_truth(name: str, tmp
     assert one.priors == other.priors
     asked = [one.parameters[name].value for name in clips[0].asked]
     np.testing.assert_allclose(unknown_of(name).from_si(np.array(asked)), start, rtol=1e-9)
+
+
+def test_the_orientation_of_a_later_frame_is_not_known(tmp_path: Path) -> None:
+    """A symmetric body is named by its known first state alone, and only where the first frame shows it."""
+    (entry,) = entries(("cube-plain",))
+    experiment, turns = Experiment.of(entry, tmp_path, truth_of("cube-plain"), 10), cyclic(4)
+    model: Any = SimpleNamespace(rotations=turns, permutation=np.tile(np.arange(8), (4, 1)), center=np.zeros(3))
+    nothing = Track.of_nothing(experiment.plan.times_s, np.zeros((8, 3)), Calibration(), np.zeros(4))
+    known = method_inputs._known_rotation(experiment)
+    poses = nothing.poses.pose.copy()
+    poses.rotation[:], poses.translation[:] = known @ turns[1], [0.0, 0.0, 1.0]
+    read = replace(nothing, poses=replace(nothing.poses, pose=poses), tracked=np.ones(len(poses), bool))
+    named = method_inputs._in_known_branch(experiment, read, model)
+    np.testing.assert_allclose(named.poses.rotation[0], known, atol=1e-9)
+    lost = replace(read, tracked=np.arange(len(poses)) > 0)
+    np.testing.assert_array_equal(
+        method_inputs._in_known_branch(experiment, lost, model).poses.rotation, poses.rotation
+    )
