@@ -208,10 +208,14 @@ def _pose(estimate: CameraEstimate, first: Array) -> Array:
 def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate) -> tuple[Inputs, tuple[str, ...]]:
     """Return the inputs with the camera's unknowns as nuisance parameters, and a note where no fit can take these."""
     from vid2phys.commands.identify.config import OF_ANY_LOSS
+    from vid2phys.commands.identify.fit_impacts import fits_contact
     from vid2phys.solvers.camera_parameters import with_camera_parameters
 
     if options.method in OF_ANY_LOSS:
         text = f"intervals of --solver {options.method} do not carry the uncertainty of the camera: use smoothing"
+        return inputs, (warning(text),)
+    if fits_contact(inputs, options):  # a contact that is not modelled yet would move the focal length
+        text = "intervals of contact do not carry the uncertainty of the camera: give a camera file with its pose"
         return inputs, (warning(text),)
     known, (about_x, about_y) = inputs.known, estimate.rotation_std(inputs.camera_to_world)
     priors = {"camera_turn_x": (0.0, about_x), "camera_turn_y": (0.0, about_y)}
