@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from tests.unit.test_smoothing_parts import problem_of
 from vid2phys.solvers import measurements
-from vid2phys.solvers.camera_parameters import with_camera_parameters
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
@@ -50,23 +47,6 @@ def test_a_rotation_that_does_not_show_is_known_to_half_a_rotation(given: tuple[
     added[3:, 3:] = np.pi**2 * np.outer(axis[0], axis[0])
     np.testing.assert_allclose(hidden.covariance - shown.covariance, np.tile(added, (len(states), 1, 1)), atol=1e-9)
     np.testing.assert_array_equal(hidden.basis, shown.basis)
-
-
-def test_poses_move_with_the_camera_as_fits_by_another_camera_do(given: tuple[Problem, Array]) -> None:
-    problem, states = given
-    names = ("focal", "camera_turn_x", "camera_move_z")
-    parameters = with_camera_parameters(problem.parameters.with_free(()), names).with_free(names)
-    at = FramePoses.of(replace(problem, parameters=parameters), states)
-    np.testing.assert_array_equal(at.camera, 0.0)
-    for k, step in enumerate([1e-3, 1e-3, 2e-3]):
-        ends = []
-        for sign in (1.0, -1.0):
-            values = np.zeros(3)
-            values[k] = sign * step
-            moved = replace(problem, parameters=parameters.with_free_vector(values))
-            ends.append(FramePoses.of(moved, states).states)
-        slope = problem.system.local(ends[1], ends[0])[:, :6] / (2.0 * step)
-        np.testing.assert_allclose(at.by_camera[..., k], slope, atol=5e-3 * np.abs(at.by_camera[..., k]).max())
 
 
 def poses() -> FramePoses:

@@ -10,7 +10,6 @@ import pytest
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.geometry import quat_from_rotvec
 from vid2phys.io.primitives import load_body
-from vid2phys.solvers.camera_parameters import with_camera_parameters
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.impact_problem import (
     AXES,
@@ -210,26 +209,3 @@ def test_a_descent_ends_at_the_poses_of_the_clip(problem: ImpactProblem, motion:
     assert found.point.theta[1] == pytest.approx(0.5, abs=0.15)
     spoilt = replace(motion, nodes=np.where(np.arange(13) == 8, np.nan, motion.nodes))
     assert descended(problem, spoilt).cost == np.inf
-
-
-def test_the_camera_moves_the_poses_and_not_the_body(problem: ImpactProblem, motion: Motion) -> None:
-    """Its parameters stand after those of the system, and residuals follow them linearly."""
-    names = ("focal", "camera_turn_x")
-    parameters = with_camera_parameters(PARAMETERS, names).with_free((*FREE, *names))
-    by_camera = np.random.default_rng(4).normal(size=(len(problem.poses.rows), 6, 2))
-    poses = replace(problem.poses, by_camera=by_camera, camera=np.array([0.1, -0.2]))
-    given = replace(problem, parameters=parameters, poses=poses, prior=lambda theta: (0.0 * theta, 0.0 * theta))
-    at = replace(motion, theta=np.append(motion.theta, poses.camera))
-    np.testing.assert_array_equal(given.rolled(at)[0], problem.rolled(motion)[0])
-    np.testing.assert_allclose(given.residuals(at)[0], problem.residuals(motion)[0])
-    moved = replace(at, theta=at.theta + np.array([0.0] * 4 + [2e-3, -3e-3]))
-    change = (given.residuals(moved)[0] - given.residuals(at)[0]).reshape(-1)
-    np.testing.assert_allclose(change, problem.white(-(by_camera @ [2e-3, -3e-3]).ravel()), atol=1e-9)
-    _, normal, _, _, _ = given.equations(at)
-    of_camera = slice(12 * len(NODES) + 4, 12 * len(NODES) + 6)
-    slopes = problem.white(-by_camera.reshape(-1, 2))
-    np.testing.assert_allclose(normal.gradient[of_camera], slopes.T @ given.residuals(at)[0], rtol=1e-9)
-    np.testing.assert_allclose(normal.information[of_camera, of_camera], slopes.T @ slopes, rtol=1e-9)
-    fixed, rest = with_fixed(given, moved, {"mu": float(np.log(0.1))})
-    other = replace(moved, theta=np.append([np.log(0.1)], moved.theta[1:]))
-    np.testing.assert_allclose(fixed.residuals(rest)[0], given.residuals(other)[0])

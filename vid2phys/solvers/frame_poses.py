@@ -9,7 +9,7 @@ of pi.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.solvers import measurements
-from vid2phys.solvers.camera_parameters import NAMES
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
@@ -36,8 +35,6 @@ class FramePoses:
     rows: [G] indices of the frames. states: [G, N] states with these poses. covariance: [G, 6, 6] of errors that are
     independent between frames, in the tangent space of the pose. basis: [G, 6, R] effect of the error processes, of
     unit variance. times_s: [R] their correlation times. clock_s: [G] the time in which they forget.
-    by_camera: [G, 6, V] derivative of the poses by the free camera parameters, which were at `camera` [V], in solver
-    coordinates.
     """
 
     rows: NDArray[np.int64]
@@ -46,8 +43,6 @@ class FramePoses:
     basis: Array
     times_s: Array
     clock_s: Array
-    by_camera: Array = field(default_factory=lambda: np.zeros((6, 0)))
-    camera: Array = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
     def of(problem: Problem, states: Array, hidden: Array = _NOTHING_HIDDEN) -> FramePoses:
@@ -59,7 +54,7 @@ class FramePoses:
         weight = np.linalg.inv(errors.covariance) * errors.used[:, None, :] * errors.used[:, :, None]
         states = states.copy()
         for _ in range(_ROUNDS):
-            off, by_state, by_camera = measurements.linear_residuals(problem, problem.parameters, states)
+            off, by_state, _ = measurements.linear_residuals(problem, problem.parameters, states)
             onto = np.swapaxes(np.nan_to_num(by_state[..., :6]), 1, 2) @ weight
             information = onto @ np.nan_to_num(by_state[..., :6]) + np.diag(_UNSEEN)
             step = np.zeros((len(states), len(problem.system.tangent_names)))
@@ -68,15 +63,8 @@ class FramePoses:
         covariance = np.linalg.inv(information)
         basis = covariance @ onto @ errors.basis
         covariance[:, 3:, 3:] += np.pi**2 * hidden.T @ hidden
-        of_camera = -np.linalg.solve(information, onto @ np.nan_to_num(by_camera))
-        rows, parameters = np.flatnonzero(errors.used.any(axis=1)), problem.parameters
-        camera = [
-            value for name, value in zip(parameters.free_names, parameters.free_vector(), strict=True) if name in NAMES
-        ]
-        return FramePoses(
-            *(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows]),
-            *(of_camera[rows], np.array(camera)),
-        )
+        rows = np.flatnonzero(errors.used.any(axis=1))
+        return FramePoses(rows, states[rows], covariance[rows], basis[rows], errors.times_s, errors.clock_s[rows])
 
     @cached_property
     def precision(self) -> Array:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from vid2phys.errors import SimulationError
-from vid2phys.solvers import camera_parameters, least_squares
+from vid2phys.solvers import least_squares
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.least_squares import DenseModel, Minimum, NormalEquations, Settings
 from vid2phys.types import Array, Parameters
@@ -72,18 +71,12 @@ class ImpactProblem(least_squares.Problem[Motion]):
     step_factor: float = 1.0
 
     def vectors(self, theta: Array) -> Array:
-        """Return the system's parameters [B, P] of solver coordinates [B, free]; camera parameters are left out."""
+        """Return the system's parameters [B, P] of solver coordinates [B, free]."""
         vectors = np.repeat(self.parameters.vector[None], len(theta), axis=0)
         for k, i in enumerate(self.parameters.free_indices):
             log = self.parameters.items[i].transform == "log"
             vectors[:, i] = np.exp(theta[:, k]) if log else theta[:, k]
-        return vectors[:, : len(camera_parameters.system_vector(self.parameters))]
-
-    @cached_property
-    def of_camera(self) -> NDArray[np.int64]:
-        """Return which of theta are camera parameters, [V]: they move the measured poses, and not the body."""
-        names = self.parameters.free_names
-        return np.array([k for k, name in enumerate(names) if name in camera_parameters.NAMES], dtype=np.int64)
+        return vectors
 
     def rolled(self, motion: Motion) -> tuple[Array, Array, Contacts]:
         """Return states [F, 13], where rollouts end at the nodes but the first [M - 1, 13], and contacts [1, F - 1]."""
@@ -116,9 +109,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
         return self._residuals(motion, states, ends)
 
     def _residuals(self, motion: Motion, states: Array, ends: Array) -> tuple[Array, Array]:
-        away = self.system.local(self.poses.states, states[self.poses.rows])[:, :6]
-        moved = self.poses.by_camera @ (motion.theta[self.of_camera] - self.poses.camera)
-        off = self.white((away - moved).ravel())
+        off = self.white(self.system.local(self.poses.states, states[self.poses.rows])[:, :6].ravel())
         missed = self.system.local(motion.nodes[1:], ends) / self.miss
         return off, missed.ravel()
 
@@ -154,12 +145,10 @@ class ImpactProblem(least_squares.Problem[Motion]):
         slopes, of_ends = self._slopes(motion, states, ends, active)
         if not (np.isfinite(slopes).all() and np.isfinite(of_ends).all()):
             raise SimulationError("derivatives through impacts are not finite")
-        count, theta = SIZE * len(motion.nodes), len(motion.theta)
-        of_poses = slopes[self.poses.rows, :6].copy()
-        of_poses[..., count + self.of_camera] -= self.poses.by_camera
-        of_poses = self.white(of_poses.reshape(len(off), -1))
+        of_poses = self.white(slopes[self.poses.rows, :6].reshape(len(off), -1))
         of_nodes = of_ends / self.miss[:, None]
         of_nodes = of_nodes.reshape(len(missed), -1)
+        count, theta = SIZE * len(motion.nodes), len(motion.theta)
         for i in range(len(ends)):
             rows, columns = np.arange(SIZE) + SIZE * i, np.arange(SIZE) + SIZE * (i + 1)
             of_nodes[rows, columns] -= 1.0 / self.miss

@@ -64,17 +64,14 @@ def fit_impacts(
     """
     from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers import impacts
-    from vid2phys.solvers.camera_parameters import NAMES
     from vid2phys.solvers.frame_poses import FramePoses
 
     system = problem.system
     assert isinstance(system, ThrownBody)
     progress("fitting the impacts")
     hidden = _hidden_axes(inputs)
-    of_camera = {p.name: p.value for p in smoothed.parameters if p.free and p.name in NAMES}
-    problem = replace(problem, parameters=problem.parameters.with_values(of_camera, source="default"))
-    known = inputs.known.parameters.with_values(of_camera, source="default")
     poses = FramePoses.of(problem, smoothed.states, hidden)
+    known = inputs.known.parameters
     # a world that begins where the body was first seen does not know its ground
     asked = options.fit if inputs.camera_estimate is None else (*options.fit, *GROUND_STD)
     parameters, priors = with_ground(system, known, problem.priors, asked, poses.states)
@@ -148,9 +145,7 @@ def with_ground(
     own = tuple(name for name in GROUND_STD if name not in given)
     free = tuple(dict.fromkeys((*parameters.free_names, *own)))
     if "ground_height" in fit and "ground_height" not in given:
-        from vid2phys.solvers.camera_parameters import system_vector
-
-        lowest = float(np.quantile(system.clearance_m(poses, system_vector(parameters)), 0.02))
+        lowest = float(np.quantile(system.clearance_m(poses, parameters.vector), 0.02))
         height = parameters["ground_height"].value + lowest
         parameters = parameters.with_values({"ground_height": height}, source="default")
     of_ground = {
