@@ -11,13 +11,14 @@ import torch
 
 from tests.filmed import exact
 from vid2phys.engine.rollout import simulate
+from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.errors import InputError, SimulationError
 from vid2phys.solvers import gradient, losses
 from vid2phys.solvers.gradient import Attempt, Start
 from vid2phys.solvers.losses import Evidence, Loss
 from vid2phys.solvers.problem import Problem
-from vid2phys.types import Array, Parameter, Parameters
+from vid2phys.types import Actions, Array, Parameter, Parameters
 
 POINTS = 0.1 * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0.3]])
 TIMES_S = np.arange(5) * 0.1
@@ -90,11 +91,11 @@ def test_a_descent_ends_where_nothing_can_be_computed() -> None:
 
 def test_random_starts_are_within_a_factor_and_their_bounds() -> None:
     items = (
+        Parameter("fixed", "m", 3.0, 0.0, 9.0, "identity"),
         Parameter("free", "kg", 2.0, 1e-3, 1e3, "log", free=True),
         Parameter("near", "kg", 2.0, 1.8, 2.1, "log", free=True),
         Parameter("none", "m", 0.0, -5.0, 20.0, "identity", free=True),
         Parameter("wide", "m", 0.0, -1e9, 1e9, "identity", free=True),
-        Parameter("fixed", "m", 3.0, 0.0, 9.0, "identity"),
     )
     first = Start(AT, Parameters(items))
     drawn = gradient.random_starts(first, 301, np.random.default_rng(0), factor=3.0)
@@ -109,6 +110,9 @@ def test_random_starts_are_within_a_factor_and_their_bounds() -> None:
     assert 0.194 < values["none"].max() < 0.2
     assert 9.7 < np.abs(values["wide"]).max() < 10.0
     assert (values["fixed"] == 3.0).all()
+    usual = gradient.random_starts(first, 301, np.random.default_rng(0))[1:]
+    assert 1.0 < min(s.parameters["free"].value for s in usual) < 1.05
+    assert 3.8 < max(s.parameters["free"].value for s in usual) < 4.0
 
 
 def test_a_unit_of_the_first_state_moves_the_points_by_the_size_of_the_body() -> None:
@@ -129,6 +133,19 @@ def test_a_unit_of_the_first_state_moves_the_points_by_the_size_of_the_body() ->
     np.testing.assert_allclose(given.units, [*units[:12], 7.0])
     lost = gradient._setup(problem, loss, replace(start, state=np.full(13, np.nan)), known_state=False)
     np.testing.assert_array_equal(lost.units[:12], 1.0)
+
+
+def test_as_many_parameters_as_coordinates_of_a_state_may_be_fitted() -> None:
+    """A pendulum has two of each."""
+    pendulum, state = get("pendulum"), np.array([0.6, -0.5])
+    parameters = pendulum.parameters().with_free(("length", "damping"))
+    controls = np.zeros((1, 4, len(pendulum.control_names)))
+    states = simulate(pendulum, state[None], controls, parameters.vector, 0.1, substeps=100)[0]
+    recorded = Actions(TIMES_S[:1], np.zeros((1, 1)), "other", pendulum.action_names, pendulum.action_units)
+    problem = Problem(pendulum, parameters, exact(pendulum, states, TIMES_S, POINTS, np.eye(4)), np.eye(4), recorded)
+    loss = losses.get("state", problem, Evidence(states, np.full((5, 2), STD)))
+    for known, count in ((False, 4), (True, 2)):
+        assert len(gradient._setup(problem, loss, Start(state, parameters), known_state=known).units) == count
 
 
 def test_what_moves_nothing_has_a_unit_of_one() -> None:
