@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.moving_box import CAMERA, FPS
-from tests.unit.test_mesh_tracker import MESH, SHAPE, fit_at, nothing, pose_at
+from tests.unit.test_mesh_tracker import MESH, SHAPE, World, fit_at, nothing, pose_at, xs
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.io.array_clip import array_clip
@@ -242,7 +242,7 @@ def test_most_of_what_changes_may_be_a_shadow(monkeypatch: pytest.MonkeyPatch) -
     runner = Runner({})
 
     def lit(counts: list[int]) -> bool:
-        ratio = lambda count: np.where(np.arange(10) < count, 1.0, -1.0)  # noqa: E731
+        ratio = lambda count: np.where(np.arange(10) < count, 1.0, 0.0)  # noqa: E731
         runner.frames = counts  # type: ignore[assignment]
         bright = SimpleNamespace(log_ratio=lambda _: ratio(10))
         runner.foreground = SimpleNamespace(without_shadows=lambda: bright, log_ratio=ratio)  # type: ignore[assignment]
@@ -251,3 +251,53 @@ def test_most_of_what_changes_may_be_a_shadow(monkeypatch: pytest.MonkeyPatch) -
     assert lit([3, 3, 9])
     assert not lit([4, 5, 0]), "four of ten"
     assert not lit([0, 10, 10])
+
+
+def test_what_may_be_shadow_counts_neither_for_nor_against_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two searches, with shadows in the model of the scene and without; both are judged by the same pixels."""
+    runner, judged, searched = Runner({}), list[Any](), list[Array]()
+    seen_ratio, bright_ratio = np.array([0.5, -1.0, -1.0, 2.0]), np.array([1.5, 2.0, -3.0, -4.0])
+
+    @dataclass(frozen=True)
+    class Frame:
+        frame: str
+        log_ratio: Array
+
+        def judged(self, pose: Any, contour: Any) -> Any:
+            judged.append((self.log_ratio.tolist(), contour))
+            return pose.translation[0]
+
+    def detected(i: int, seen: Any) -> list[Fit]:
+        searched.append(seen.log_ratio)
+        return [Fit(pose_at(0.1 * len(searched)), 1.0, 1.0, f"contour {len(searched)}")]  # type: ignore[arg-type]
+
+    bright = SimpleNamespace(log_ratio=lambda frame: bright_ratio)
+    runner.foreground = SimpleNamespace(without_shadows=lambda: bright)  # type: ignore[assignment]
+    monkeypatch.setattr(MeshTracker, "_detected", lambda self, i, seen: detected(i, seen))
+    found = runner._detected_in_shadow(3, Frame("frame", seen_ratio))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, [0.1, 0.2])
+    assert [each.tolist() for each in searched] == [seen_ratio.tolist(), bright_ratio.tolist()]
+    assert judged == [([0.5, 0.0, -3.0, 2.0], "contour 1"), ([0.5, 0.0, -3.0, 2.0], "contour 2")]
+
+
+def test_a_body_is_shown_where_its_bounding_sphere_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = list[Any]()
+    monkeypatch.setattr(mesh_tracker, "make_view", lambda camera, *place: places.append(place) or "view")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(mesh_tracker, "soft_view", lambda frame, camera, view, config: (frame, view, config))
+    texture: Any = SimpleNamespace(config="soft", shown=lambda view, image, pose: (view, image))
+    pose, frame = pose_at(0.5), np.zeros((2, 2, 3), np.uint8)
+    view, image = mesh_tracker._shown(frame, CAMERA, MESH, texture, pose, DEFAULTS)  # type: ignore[misc]
+    assert view == "view"
+    assert image[1:] == ("view", "soft")
+    ((center, radius, size),) = places
+    np.testing.assert_allclose(center, [0.5, 0.0])
+    assert radius == pytest.approx(np.arcsin(MESH.radius_m / np.hypot(0.5, 1.0)))
+    assert size == 96
+
+
+def test_a_frame_that_agrees_with_those_beside_it_is_not_fitted_from_others() -> None:
+    """Of a body that is thrown, frames further away predict another place."""
+    world = World(np.array([0.0, 0.0, 0.01, 0.01, 0.5]))
+    found = world.tracker()._between([fit_at(x) for x in (0.0, 0.004, 0.008, 0.012, 0.5)])
+    assert xs(found[2]) == [0.008]
+    assert world.calls[:1] == [("fitted", 3, 0.254)], "the fourth frame jumps"
