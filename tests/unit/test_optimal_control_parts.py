@@ -263,8 +263,43 @@ def test_a_descent_leaps_on_while_slopes_promise_much(monkeypatch: pytest.Monkey
     assert descended(100).iterations == 11
     promises[1] = 4.1
     assert descended(100).iterations == 26
-    costs[:2], promises[0] = [0.001, 0.0005], 0.9e-5  # a thousandth of 0.01 at least
-    assert descended(100).iterations == 5
+    costs[:2] = 5e-5, 4e-5  # a tenth of the cost is less than a thousandth of 0.01
+    for promises[0], count in ((0.9e-5, 5), (1.1e-5, 26)):
+        assert descended(100).iterations == count
     monkeypatch.setattr(optimal_control, "_tried", lambda *_: _Point(np.zeros((1, 6)), None))
     promises[0] = 30.0
     assert descended(100).iterations == 5, "a leap to what cannot be computed"
+
+
+def tried_from(monkeypatch: pytest.MonkeyPatch, misses: list[float], failing: int = -1) -> tuple[float, list[Array]]:
+    """The miss of a solution whose starts end with these misses, and the actions that were tried; one cannot be."""
+    tried, ends = list[Array](), iter(misses)
+
+    def attempt(aim: Aim, actions: Array, substeps: int) -> _Point:
+        tried.append(actions)
+        return replace(at(0.0), states=None) if len(tried) - 1 == failing else at(0.0)
+
+    monkeypatch.setattr(optimal_control, "_units", lambda *_: np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))
+    monkeypatch.setattr(optimal_control, "_tried", attempt)
+    monkeypatch.setattr(optimal_control, "_bring", lambda *_: reached(next(ends), 1.0, SIZE_M))
+    return optimal_control.solve(moved(NOWHERE, steps=2, limit=0.35)).miss_m, tried
+
+
+def test_other_starts_are_tried_until_the_goal_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A goal is reached within 5 mm here; a start pushes the body all the time by up to a unit of each action."""
+    assert tried_from(monkeypatch, [0.004, 0.001])[0] == 0.004
+    miss, tried = tried_from(monkeypatch, [0.9, 0.5, 0.7, 0.004, 0.001])
+    assert (miss, len(tried)) == (0.004, 3)
+    miss, tried = tried_from(monkeypatch, [0.9, 0.5, 0.3, 0.7, 0.6, 0.8, 0.4])
+    assert (miss, len(tried)) == (0.3, 6)
+    pushes = np.array(tried)
+    np.testing.assert_array_equal(pushes[:, 0], pushes[:, 1])
+    most = np.abs(pushes[:, 0]).max(axis=0)
+    assert (most <= [0.1, 0.2, 0.3, 0.35, 0.35, 0.35]).all()
+    assert (most >= 0.5 * np.array([0.1, 0.2, 0.3, 0.35, 0.35, 0.35])).all()
+    assert 0.3 < (pushes < 0.0).mean() < 0.7
+    assert tried_from(monkeypatch, [0.9, 0.5, 0.3, 0.7, 0.6, 0.4], failing=2)[0] == 0.3
+
+
+def test_the_first_start_is_kept_where_others_are_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried_from(monkeypatch, [0.2, 0.5, 0.3, 0.7, 0.6, 0.8, 0.4])[0] == 0.2
