@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.swinging_bar import CAMERA
 from tests.unit.test_hinge_tracker import ANGLES, FRAMES, HINGE, TRUTH, towards, track_of, unseen
 from vid2phys.geometry import Pose
+from vid2phys.io.array_clip import array_clip
 from vid2phys.tracking import hinge_tracker
 from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.hinge import HingeStart
 from vid2phys.tracking.hinge_config import DEFAULTS
-from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, HingeImages, _best, _in_all_frames
+from vid2phys.tracking.hinge_tracker import (
+    NOTHING,
+    Candidate,
+    HingeImages,
+    HingeTrack,
+    _best,
+    _in_all_frames,
+    track_hinge,
+)
 from vid2phys.types import Array
 
 ROWS = np.array([0, 4, 8, 12])
@@ -233,3 +243,27 @@ def test_lines_across_the_foreground_share_its_unknown_width(monkeypatch: pytest
     assert images._by_foreground(2, TRUTH[2], 0.1) is not None
     lines.pixels = np.zeros((7, 2))
     assert images._by_foreground(2, TRUTH[2], 0.1) is None
+
+
+@pytest.mark.parametrize(("tilt_rad", "rival"), [(0.0, 0.0), (0.19, 0.0), (0.21, 0.75)])
+def test_a_rival_has_another_axis(tilt_rad: float, rival: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two starts the second has three quarters of the evidence, and counts as a rival where its axis is apart."""
+    aside = HINGE.retract(tilt_rad * np.eye(10)[0])
+    starts = [HingeStart(HINGE, ANGLES, 0.5), HingeStart(aside, ANGLES, 0.6)]
+    gains = {0.5: 4.0, 0.6: 3.0}
+    found, images = Candidate, unseen(FRAMES, by_edges=0)
+    monkeypatch.setattr(HingeImages, "finer", lambda self, start, rows: found(start, gains[start.agreement]))
+    monkeypatch.setattr(HingeImages, "squared", lambda *_: [])
+    monkeypatch.setattr(HingeImages, "descended", lambda self, start, *_: start)
+    monkeypatch.setattr(HingeImages, "adjusted", lambda *_: track)
+    monkeypatch.setattr(HingeImages, "halved", lambda images, _: images)
+    monkeypatch.setattr(HingeImages, "of", lambda *_: images)
+    for name, result in (("hinge_starts", starts), ("rolled_starts", []), ("principal_axes", np.eye(3))):
+        monkeypatch.setattr(hinge_tracker, name, lambda *_, result=result: result)
+    empty = np.zeros(FRAMES)
+    track = HingeTrack(None, empty > 0.0, empty, empty, empty, 1.0)  # type: ignore[arg-type]
+    clip = array_clip(np.zeros((FRAMES, 8, 8, 3), np.uint8), np.arange(FRAMES) / 30.0, "swing")
+    body: Any = SimpleNamespace(radius_m=0.2, vertices=np.zeros((1, 3)))
+    shape: Any = SimpleNamespace(center=np.zeros(3))
+    free = track_of(TRUTH, np.ones(FRAMES, bool))
+    assert track_hinge(clip, CAMERA, body, shape, free, config=images.config).rival == pytest.approx(rival)
