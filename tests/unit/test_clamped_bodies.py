@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -190,3 +191,22 @@ def test_a_vibration_that_hardly_shows_is_about_the_sag() -> None:
     _, amplitude, rate = mode.fit(young, 1.0, 1e-6)
     assert amplitude == pytest.approx(sag / young, rel=1e-4)
     assert abs(rate) < 1e-3
+
+
+def test_sampled_motions_are_vibrations_of_which_the_slowest_takes_a_second() -> None:
+    """Rates are roots of the modes' squares; amplitudes reach half of the limits at most."""
+    body = object.__new__(ClampedBody)
+    rates, limits = np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.04, 0.02])
+    vars(body).update(
+        system=SimpleNamespace(vibration=SimpleNamespace(squares=25.0 * rates**2)), lower=-limits, upper=limits
+    )
+    times_s = np.arange(1200) / 600.0
+    for seed in range(5):
+        motion = body.sample_motion(np.random.default_rng(seed), times_s)
+        for mode, rate in enumerate(rates):
+            spectrum = np.abs(np.fft.rfft(motion[:, mode]))
+            assert np.argmax(spectrum) == 2 * rate, "in two seconds"
+            assert spectrum[np.argmax(spectrum)] == pytest.approx(np.linalg.norm(spectrum))
+            assert 0.0 < np.abs(motion[:, mode]).max() <= 0.5 * limits[mode]
+    many = np.stack([body.sample_motion(np.random.default_rng(seed), times_s[::60]) for seed in range(300)])
+    np.testing.assert_allclose(np.sqrt(np.mean(many**2, axis=(0, 1))), 0.5 * limits / np.sqrt(6.0), rtol=0.1)
