@@ -2,10 +2,11 @@
 
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE]
 
-KIND: arms, falls, flights, swings, throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the
-error; and `bias_ratio`, the mean error over the root mean square. Intervals of random motions differ in width. Errors
-are therefore counted in stated standard deviations, and the width ratio is one over their root mean square. Errors of
-poses are drawn from the error model of the tracker: this judges fits and their intervals, not the tracker.
+KIND: arms, bars, cameras, falls, flights, shutters, swings, throws. Rows state `held_share`; `width_ratio`, the half
+width over 1.96 times the error; and `bias_ratio`, the mean error over the root mean square. Intervals of random motions
+differ in width. Errors are therefore counted in stated standard deviations, and the width ratio is one over their root
+mean square. Errors of poses are drawn from the error model of the tracker: this judges fits and their intervals, not
+the tracker.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from benchmarks.coverage.cases import Case
 
 _SYSTEMS = {
     "arms": "articulated",
+    "bars": "soft body",
+    "cameras": "unknown camera",
     "falls": "rigid body",
     "flights": "quadrotor",
+    "shutters": "rolling shutter",
     "swings": "pendulum",
     "throws": "rigid_contact",
 }

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.coverage.elastic_bar import lowest_vibration
 from tests import bending_bar
 from tests.bending_bar import AREA, DECAY, DENSITY, GRAVITY, INERTIA, PLACE_M, RATE, SIZE_M, YOUNG
 from vid2phys.commands.identify.config import IdentifyConfig
@@ -122,6 +123,25 @@ def test_a_coarse_mesh_is_corrected_by_a_finer_one() -> None:
     assert found.viscosity == pytest.approx(fine.decays[0] / coarse.decays[0], rel=0.005)
     assert 0.0 < found.std < 0.01
     assert "nodes" in note
+
+
+def test_viscosity_is_that_of_a_bar_without_a_mesh() -> None:
+    vertices, tets = box_tets(SIZE_M, (4, 1, 1))
+    body = SoftBody(vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0))
+    parameters = body.parameters().with_values({"poisson_ratio": 0.3, "density": DENSITY})
+    used, found, _ = mesh_to_fit(body, parameters.vector)
+    modes = vibration(used, parameters.vector, 1)
+    square, decay = lowest_vibration(np.array(SIZE_M), 0.3, DENSITY)
+    assert found.viscosity * modes.decays[0] == pytest.approx(decay, rel=4e-3), "the finest mesh has 1.5 % less"
+    assert found.stiffness * modes.squares[0] == pytest.approx(square, rel=5e-3)
+
+
+def test_a_slender_bar_without_a_mesh_is_that_of_beam_theory() -> None:
+    size = np.array([1.0, 0.02, 0.02])
+    square, decay = lowest_vibration(size, 0.0, DENSITY)
+    rate = (1.8751040687 / size[0]) ** 4 * size[2] ** 2 / (12.0 * DENSITY)  # Euler and Bernoulli
+    assert square == pytest.approx(rate, rel=1e-3)
+    assert decay == pytest.approx(square, rel=1e-6), "without contraction the stress is 2 eta times the rate of strain"
 
 
 @pytest.mark.parametrize(

@@ -163,10 +163,23 @@ def _from_first_place(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
 
 
 def _as_fitted(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estimate]) -> CameraEstimate:
-    """Return the estimate with the values of the fit, and with its spreads, as if the fit had measured them."""
+    """Return the estimate with the values of the fit.
+
+    A fall that the estimate has used tells nothing more in the fit, so that its spreads stay. Without a fall they are
+    those of the fit, as if the fit had measured them.
+    """
     from vid2phys.solvers.camera_parameters import camera_pose
 
     pose = camera_pose(inputs.camera_to_world, {name: one.value for name, one in values.items()})
+    if estimate.flights is None:
+        estimate = _with_spreads(inputs, estimate, values)
+    if values["focal"].source == "nuisance":
+        estimate = replace(estimate, log_focal=float(np.log(values["focal"].value)))
+    return replace(estimate, down=-pose[2, :3])
+
+
+def _with_spreads(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estimate]) -> CameraEstimate:
+    """Return the estimate with the spreads of the fit."""
     before = estimate.rotation_std(inputs.camera_to_world)
     for name, row, std in (("camera_turn_x", 1, before[0]), ("camera_turn_y", 0, before[1])):
         direction = np.concatenate([[0.0], inputs.camera_to_world[row, :3], [0.0, 0.0]])
@@ -174,8 +187,7 @@ def _as_fitted(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estim
     if values["focal"].source == "nuisance":
         spread = _spread(tuple(np.log(values["focal"].ci95)))
         estimate = estimate.known(np.eye(6)[:1], _measured(estimate.std("log_focal"), spread))
-        estimate = replace(estimate, log_focal=float(np.log(values["focal"].value)))
-    return replace(estimate, down=-pose[2, :3])
+    return estimate
 
 
 def _spread(ci95: tuple[float, ...]) -> float:
@@ -193,7 +205,7 @@ def _motion(inputs: Inputs, track: Track) -> Motion:
     from vid2phys.commands.identify.places import places_of
     from vid2phys.solvers.camera_from_motion import Motion
 
-    places, pose = places_of(track), track.poses.pose
+    places, pose = places_of(track, lasting=True), track.poses.pose
     frames = np.flatnonzero(track.tracked & pose.is_finite)
     return Motion(places.times_s, places.points, places.covariance, pose.rotation[frames], inputs.mesh.vertices)
 
