@@ -62,6 +62,8 @@ class Cell:
         pitch_deg: by how much the camera of a free flight looks down.
         gravity: of a free flight, m/s^2.
         image_px: width and height of the image; the angle of view is the same for all.
+        lens_blur_px: standard deviation of the point spread of the lens.
+        crf: of the codec; a larger one keeps less.
     """
 
     size_px: float = 80.0
@@ -80,6 +82,8 @@ class Cell:
     pitch_deg: float = 0.0
     gravity: float = 9.81
     image_px: tuple[int, int] = (WIDTH, HEIGHT)
+    lens_blur_px: float = 0.0
+    crf: int = 18
 
     @property
     def lens(self) -> Lens:
@@ -115,12 +119,14 @@ def film(
     for k in range(frames):
         light = _exposed(mesh, motion, camera, background, k / cell.fps, exposure_s, cell)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
+        if cell.lens_blur_px:
+            light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
         images.append(_sensed(light, cell.noise, rng))
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
     files.write_camera(folder / "camera.yaml", folder.name, lens)
     files.write_mocap(folder / "mocap.csv", folder.name, motion, (frames - 1) / cell.fps)
-    files.write_video(folder / "clip.mp4", images, cell.fps, lens.size_px, 18)
+    files.write_video(folder / "clip.mp4", images, cell.fps, lens.size_px, cell.crf)
 
 
 def thrown(cell: Cell, body: Body, seed: int = 0) -> tuple[Solid, Motion, int]:

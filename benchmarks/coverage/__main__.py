@@ -101,6 +101,19 @@ def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
     return out
 
 
+def all_rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
+    """Return the rows of a kind of motion; from pixels, there are rows without doubtful results, too."""
+    if kind not in FILMED:
+        return rows(kind, cases)
+    sure = rows(kind, [case for case in cases if case.status is not Status.DOUBTFUL])
+    return rows(kind, cases) + [row | {"errors": f"{row['errors']}, no doubts"} for row in sure]
+
+
+def same_line(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two rows stand in one line of the table."""
+    return all(one[key] == other[key] for key in ("system", "parameter", "errors"))
+
+
 def markdown(found: list[dict[str, Any]]) -> str:
     """Return the rows as a table."""
     lines = [
@@ -131,8 +144,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for axis, row in zip(axes.ravel(), found, strict=False):
         axis.hist(np.clip(row["deviations"], -5.0, 5.0), _BINS[::2], density=True, color="tab:blue", alpha=0.6)
         axis.plot(_BINS, normal, color="black", linewidth=1.0)
-        pixels = ", from pixels" if row["errors"] == "from pixels" else ""
-        axis.set_title(f"{row['system']}: {row['parameter']}{pixels}", fontsize=9)
+        errors = "" if row["errors"] == "drawn" else f", {row['errors']}"
+        axis.set_title(f"{row['system']}: {row['parameter']}{errors}", fontsize=8)
     for axis in axes.ravel()[len(found) :]:
         axis.set_visible(False)
     figure.supxlabel("error, stated standard deviations")
@@ -158,8 +171,8 @@ def main() -> None:
         with nullcontext(options.work) if options.work else tempfile.TemporaryDirectory() as work:
             for seed in seeds:
                 cases[seed] = fitted(kind, seed, Path(work))
-        found, of = rows(kind, list(cases.values())), source(kind)
-        kept = [row for row in kept if not of.items() <= row.items()] + found
+        found = all_rows(kind, list(cases.values()))
+        kept = [row for row in kept if not any(same_line(row, each) for each in found)] + found
         each_s = (time.process_time() - began) / options.count
         print(f"{kind}: {each_s:.1f} s of processor time a motion", flush=True)
         for status in (Status.DOUBTFUL, Status.NOT_CONVERGED, Status.NOT_IDENTIFIABLE, Status.LOST):

@@ -25,6 +25,7 @@ from vid2phys.types import Status
 IMAGE_PX = 480, 360
 _LEAST_PX_S = 240.0  # a body moves faster than this in the mean, so that there is room for the blur
 _MOST_BLUR_PX = 5.0
+_LENS_BLUR_PX = 0.4, 1.0  # of lenses whose contrast is halved at 0.47 to 0.19 cycles a pixel
 
 
 def random_body(rng: np.random.Generator) -> Body:
@@ -57,6 +58,8 @@ def random_cell(rng: np.random.Generator, fps: float) -> Cell:
         print_color=random_rgb(rng) if rng.random() < 0.5 else None,
         lights=_lights(rng),
         image_px=IMAGE_PX,
+        lens_blur_px=float(rng.uniform(*_LENS_BLUR_PX)),
+        crf=int(rng.integers(18, 29)),
     )
 
 

@@ -99,6 +99,7 @@ def test_both_sources_of_errors_stay_in_the_file_and_cases_are_kept(
     assert [(row["errors"], row["motions"], row["doubtful"]) for row in kept] == [
         ("drawn", 3, 1),
         ("from pixels", 3, 1),
+        ("from pixels, no doubts", 2, 0),
     ]
     assert "filmed_falls, doubtful: 2" in capsys.readouterr().out
 
