@@ -28,14 +28,21 @@ def _gravity(true: float, status: Status = Status.CONVERGED) -> Case:
     return Case({"gravity": true}, {"gravity": GRAVITY}, status)
 
 
-def test_a_fall_is_drawn_and_its_clip_goes_through_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _instead_of_identify(monkeypatch: pytest.MonkeyPatch) -> list[IdentifyConfig]:
+    """Return a list that receives what `identify` is given."""
     given = list[IdentifyConfig]()
 
     def identify(config: IdentifyConfig) -> tuple[Any, Path]:
+        config.check()
         given.append(config)
-        return SimpleNamespace(parameters=(GRAVITY,), status=Status.DOUBTFUL), tmp_path
+        return SimpleNamespace(parameters=(GRAVITY,), status=Status.DOUBTFUL), Path()
 
     monkeypatch.setattr(filmed, "identify", identify)
+    return given
+
+
+def test_a_fall_is_drawn_and_its_clip_goes_through_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _instead_of_identify(monkeypatch)
     case = filmed_falls.case(0, tmp_path / "0")
     (config,) = given
     assert (config.model, config.fit, config.system) == (Path("none"), ("gravity",), "rigid_contact")
@@ -77,6 +84,18 @@ def test_swings_hang_from_a_point_of_the_body_far_from_its_centre_of_mass() -> N
         assert (low <= swing.point_m).all()
         assert (swing.point_m <= high).all()
         assert np.hypot(*swing.point_m[:2]) > 0.02
+
+
+def test_the_mass_of_a_swing_is_given_and_its_truth_is_that_of_the_clip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, known = _instead_of_identify(monkeypatch), {"length": 0.1, "damping": 1e-3, "mass": 0.2, "inertia": 1e-3}
+    (tmp_path / "clip.mp4").touch()
+    (tmp_path / "truth.json").write_text(json.dumps({"parameters": known}))
+    case = filmed_swings.case(0, tmp_path)
+    (config,) = given
+    assert (config.system, config.fit, config.set_values) == ("pendulum", ("length", "damping"), {"mass": 0.2})
+    assert case.truth == {"length": 0.1, "damping": 1e-3}
 
 
 def test_both_sources_of_errors_stay_in_the_file_and_cases_are_kept(
