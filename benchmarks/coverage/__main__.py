@@ -8,8 +8,8 @@ mean square. Intervals of random motions differ in width. Errors are therefore c
 and the width ratio is one over their root mean square.
 
 Errors of poses are drawn from the error model of the tracker: this judges fits and their intervals, not the tracker.
-Kinds from pixels draw a clip of each motion and call `identify`: they judge the tracker, too. They take 20 to 120 s of
-processor time a clip. `--work` keeps cases, clips and runs, and a later call goes on from there.
+Kinds from pixels draw a clip of each motion and call `identify`: they judge the tracker, too. A fall takes some 30 s
+of processor time, a throw 90 s, a swing more. `--work` keeps cases, clips and runs: a later call goes on from there.
 """
 
 from __future__ import annotations
