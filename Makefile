@@ -7,6 +7,7 @@ SAMPLE := samples/quadrotor
 SEED ?= 1
 COUNT ?= 60
 BUDGET ?= 60
+ONLY ?=
 # One process for each core, as far as 16 GB reach, and one thread for each process.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4
 export VENV PYTHON
@@ -50,7 +51,7 @@ faults: $(VENV)/.dev
 
 mutate: $(VENV)/.dev
 	$(PY) -m pip install -q -c constraints.txt -e '.[mutate]'
-	$(PY) -m tests.faults.mutants --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
+	$(PY) -m tests.faults.mutants --seed $(SEED) --count $(COUNT) --budget $(BUDGET) $(addprefix --only ,$(ONLY))
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .

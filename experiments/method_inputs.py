@@ -145,7 +145,7 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     read, indices = seen.select(good), np.flatnonzero(good)
     nats = textured[good]
     if not model.shape.exact and indices[0] == 0:  # the first state is known
-        nats[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
+        nats[0] += _known_nats(_known_rotation(experiment), read.poses.rotation[0], model.rotations)
     evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
     evidence += symmetry_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
     inputs = TrackingInputs(camera=camera, model=model, calibration=calibration, mesh=mesh)
@@ -170,19 +170,23 @@ def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:
     return np.asarray(-np.minimum(0.5 * (angle / _READING_RAD) ** 2, _MOST_NATS))
 
 
-def _known_rotation(experiment: Experiment, shown: int) -> Array:
-    """Return camera_from_body of the body in one of the frames shown, [3, 3]."""
+def _known_rotation(experiment: Experiment) -> Array:
+    """Return camera_from_body of the body in the first of the frames shown, [3, 3]."""
     pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
-    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[shown]])
+    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[0]])
     return np.asarray(pose[:3, :3] @ matrix_from_quat(quats))
 
 
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:
-    """Relabel a symmetric body by its first state, which is known: by the symmetry element that is nearest to it."""
-    first = int(np.flatnonzero(found.tracked)[0])
-    known = _known_rotation(experiment, first)
+    """Relabel a symmetric body by its first state, which is known: by the symmetry element that is nearest to it.
+
+    Where the first frame is lost, nothing is known of a later one: the motion alone names what is read.
+    """
+    if not found.tracked[0]:
+        return found
+    known = _known_rotation(experiment)
     rotations, poses = model.rotations, found.poses
-    turned = poses.rotation[first] @ np.swapaxes(rotations, -1, -2)
+    turned = poses.rotation[0] @ np.swapaxes(rotations, -1, -2)
     nearest = int(np.argmax(np.einsum("ij,gij->g", known, turned)))
     rotation = poses.rotation @ rotations[nearest].T
     translation = poses.translation + (poses.rotation - rotation) @ model.center

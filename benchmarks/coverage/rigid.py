@@ -45,21 +45,37 @@ def identified(
     given: dict[str, float],
     actions: Actions | None,
 ) -> Result:
-    """Return what `identify` makes of true states [T, N] whose poses are seen with errors.
+    """Return what `identify` makes of true states [T, N] whose poses are seen with errors (`seen`)."""
+    inputs = read(system, mesh, camera, times_s, fit, given, actions)
+    track = seen(rng, times_s, in_camera(inputs, states), SIZE_STD if "gravity" in fit else 0.0)
+    return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
+
+
+def read(
+    system: System,
+    mesh: Mesh,
+    camera: Camera,
+    times_s: Array,
+    fit: tuple[str, ...],
+    given: dict[str, float],
+    actions: Actions | None = None,
+) -> Inputs:
+    """Return the inputs of a clip without frames.
 
     fit: names of parameters; with gravity, the size of the body is unknown, too. given: known ones.
     """
     blank = ArrayFrames(np.zeros((len(times_s), camera.height, camera.width, 3), np.uint8))
     clip = Clip(blank, times_s, camera.width, camera.height, "drawn")
-    to_world = np.asarray(camera.camera_to_world, float)
     known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
-    size_std = SIZE_STD if "gravity" in fit else 0.0
-    known = with_unknown_size(known, size_std) if size_std else known
-    inputs = Inputs(clip, mesh, camera, to_world, system, actions, None, known, ())
-    at, quats = system.body_pose(states)
-    true = invert_transform(to_world) @ make_transform(matrix_from_quat(quats), at)
-    track = seen(rng, times_s, Pose(true[:, :3, :3], true[:, :3, 3]), size_std)
-    return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
+    known = with_unknown_size(known, SIZE_STD) if "gravity" in fit else known
+    return Inputs(clip, mesh, camera, np.asarray(camera.camera_to_world, float), system, actions, None, known, ())
+
+
+def in_camera(inputs: Inputs, states: Array) -> Pose:
+    """Return the poses camera_from_body [T] of states [T, N]."""
+    at, quats = inputs.system.body_pose(states)
+    poses = invert_transform(inputs.camera_to_world) @ make_transform(matrix_from_quat(quats), at)
+    return Pose(poses[:, :3, :3], poses[:, :3, 3])
 
 
 def seen(rng: np.random.Generator, times_s: Array, true: Pose, size_std: float = 0.0) -> Track:
@@ -75,9 +91,9 @@ def seen(rng: np.random.Generator, times_s: Array, true: Pose, size_std: float =
         errors[:, 5] += size_std * rng.normal()
     poses = true.retract(errors)
     track = Track.of_nothing(times_s, _POINTS, calibration, np.zeros(1))
-    frames, std = np.arange(count), np.tile(STD, (count, 1))
+    frames, basis = np.arange(count), np.tile(np.diag(STD), (count, 1, 1))
     own = np.tile(np.diag((INDEPENDENT_SHARE * STD) ** 2), (count, 1, 1))
-    observation = with_poses(track.observation, frames, poses, std, correlation_s, "silhouette", own)
+    observation = with_poses(track.observation, frames, poses, basis, correlation_s, "silhouette", own)
     zeros = np.zeros(count)
     estimate = PoseEstimate(
         poses, np.tile(np.diag(STD**2), (count, 1, 1)), zeros, zeros, np.zeros((count, len(_POINTS)), bool)

@@ -79,6 +79,17 @@ FAULTS = (
         "np.where(null, 1.0, values + damping)", "np.where(null, 1.0, values)",
         ("tests/unit/test_arrow.py",),
     ),
+    Fault(
+        "starts of a table are the truth", "experiments/risp_table2.py",
+        "return Case(experiment, seen, self.unknown.draw(self._rng(_STARTS, index)),",
+        "return Case(experiment, seen, experiment.truth,",
+        ("tests/unit/test_tables_see_no_truth.py",),
+    ),
+    Fault(
+        "places that a table searches are the true ones", "experiments/method_inputs.py",
+        "* [ASIDE, ASIDE, SIZE]", "* 0.0",
+        ("tests/unit/test_tables_see_no_truth.py",),
+    ),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,13 @@ class Record:
             if file not in old and of_file["hash"] == self._hash(file)
         }
 
-    def update(self) -> None:
-        """Run the test files that are new or old. An update that was stopped goes on where it was."""
+    def update(self, only: Sequence[str] = ()) -> None:
+        """Run the test files that are new or old. An update that was stopped goes on where it was.
+
+        only: modules, as "solvers/gradient"; the test files that import one of them. All test files if empty.
+        """
         files = [path for folder in TEST_FOLDERS for path in sorted((self.root / "tests" / folder).glob("test_*.py"))]
+        files = [path for path in files if not only or _names(path.read_text(), only)]
         missing = [name for path in files if (name := path.relative_to(self.root).as_posix()) not in self._kept]
         self._write()
         if not missing:
@@ -196,6 +200,12 @@ def _assigned(tree: ast.Module, line: int) -> set[str]:
     return {name.id for name in stored if isinstance(name.ctx, ast.Store)}
 
 
+def _names(text: str, modules: Sequence[str]) -> bool:
+    """Return whether a text imports one of some modules, as "solvers/gradient"."""
+    files = set().union(*(found for node in ast.walk(ast.parse(text)) for _, found in _imports(node)))
+    return bool(files & {f"{_PACKAGE}/{module}.py" for module in modules})
+
+
 def _imports(node: ast.AST) -> Iterator[tuple[str, set[str]]]:
     """Yield the names that a statement imports, and the files that each may come from."""
     match node:
@@ -213,4 +223,4 @@ def _files(module: str) -> set[str]:
 
 
 if __name__ == "__main__":
-    Record(Path(sys.argv[1]), Path(sys.argv[2])).update()
+    Record(Path(sys.argv[1]), Path(sys.argv[2])).update(sys.argv[3:])

@@ -21,7 +21,10 @@ run again without a mutant; `make mutate` ends with an error if one of them fail
 Numba keeps compiled functions by the file that they are in, and does not see a change of what they call. So a mutant's
 file and all that import it are compiled anew. Warp hashes all that a kernel calls.
 
+With `--only` mutants are drawn from some modules, and only test files that name one of these modules are recorded.
+
 Limits: the budget of seconds leaves out slow tests, so the share is a lower bound of what the whole suite notices.
+With `--only`, tests that run a module without its name do not count, either.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -171,9 +174,12 @@ def _span(node: ast.AST) -> tuple[Position, Position]:
     return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
 
-def draw(root: Path, seed: int, count: int) -> list[Mutant]:
-    """Return `count` mutants on random lines, in random order; each package has its share by lines."""
-    lines = {name: _lines(root, name) for name in PACKAGES}
+def draw(root: Path, seed: int, count: int, only: Sequence[str] = ()) -> list[Mutant]:
+    """Return `count` mutants on random lines, in random order; each package has its share by lines.
+
+    only: the modules that are drawn from, as "solvers/gradient"; all if empty.
+    """
+    lines = {name: _lines(root, name, only) for name in PACKAGES}
     total = sum(map(len, lines.values()))
     drawn: list[Mutant] = []
     for name in PACKAGES:
@@ -185,9 +191,14 @@ def draw(root: Path, seed: int, count: int) -> list[Mutant]:
     return drawn
 
 
-def _lines(root: Path, package: str) -> list[tuple[str, int]]:
-    files = sorted((root / "vid2phys" / package).rglob("*.py"))
+def _lines(root: Path, package: str, only: Sequence[str]) -> list[tuple[str, int]]:
+    top = root / "vid2phys"
+    files = [p for p in sorted((top / package).rglob("*.py")) if not only or _module(p.relative_to(top)) in only]
     return [(p.relative_to(root).as_posix(), n + 1) for p in files for n in range(p.read_text().count("\n"))]
+
+
+def _module(path: Path) -> str:
+    return path.with_suffix("").as_posix()
 
 
 @cache
@@ -220,9 +231,12 @@ class Bench:
         compileall.compile_dir(self.root / "vid2phys", quiet=2)
         self.record = Record(self.root, folder)
 
-    def update(self) -> None:
-        """Bring the record up to date, in a process that has imported nothing of the package yet."""
-        command = [sys.executable, "-m", "tests.faults.line_record", str(self.root), str(self.folder)]
+    def update(self, only: Sequence[str] = ()) -> None:
+        """Bring the record up to date, in a process that has imported nothing of the package yet.
+
+        only: the modules whose tests are recorded; all if empty.
+        """
+        command = [sys.executable, "-m", "tests.faults.line_record", str(self.root), str(self.folder), *only]
         subprocess.run(command, cwd=self.root, env=self._environment(self._numba), check=True)
         self.record = Record(self.root, self.folder)
 
@@ -316,13 +330,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="another seed draws other mutants")
     parser.add_argument("--count", type=int, default=60, help="how many mutants")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for a mutant")
+    parser.add_argument(
+        "--only", action="append", default=[], help="a module to draw from, as solvers/gradient; may be repeated"
+    )
     chosen = parser.parse_args()
     folder = ROOT / "build" / "mutation"
     bench = Bench(folder, chosen.budget)
-    bench.update()
+    bench.update(chosen.only)
     outcomes: list[Outcome] = []
     with (folder / f"seed-{chosen.seed}.jsonl").open("w") as kept:
-        for mutant in draw(bench.root, chosen.seed, chosen.count):
+        for mutant in draw(bench.root, chosen.seed, chosen.count, chosen.only):
             outcome = bench.judge(mutant)
             outcomes.append(outcome)
             word = "noticed" if outcome.noticed else "MISSED "

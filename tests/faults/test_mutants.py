@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("cosmic_ray")
 import coverage
 
-from tests.faults.line_record import Record
+from tests.faults.line_record import Record, _names
 from tests.faults.mutants import Bench, Mutant, Outcome, draw, mutants, table
 
 SOURCE = '''\
@@ -71,6 +71,28 @@ def test_a_seed_draws_the_same_mutants_in_proportion_to_the_lines(tmp_path: Path
     assert drawn == draw(tmp_path, 3, 12)
     assert drawn != draw(tmp_path, 4, 12)
     assert len({(mutant.path, mutant.line) for mutant in drawn}) == 12
+
+
+def test_mutants_are_drawn_from_the_modules_that_are_named(tmp_path: Path) -> None:
+    for name in ("solvers/a", "solvers/b", "tracking/deep/a"):
+        path = tmp_path / f"vid2phys/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"x{n} = {n} + y\n" for n in range(20)))
+    drawn = draw(tmp_path, 3, 8, ["solvers/b", "tracking/deep/a"])
+    assert Counter(mutant.path for mutant in drawn) == {"vid2phys/solvers/b.py": 4, "vid2phys/tracking/deep/a.py": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from vid2phys.solvers import gradient", True),
+        ("from vid2phys.solvers.gradient import Start", True),
+        ("from vid2phys.solvers import gradients, arrow", False),
+        ("import gradient", False),
+    ],
+)
+def test_tests_of_a_module_import_it(text: str, found: bool) -> None:
+    assert _names(text, ["solvers/gradient", "tracking/tracker"]) is found
 
 
 @pytest.fixture

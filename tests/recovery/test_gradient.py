@@ -167,6 +167,7 @@ def test_priors_pull_and_a_loss_without_residuals_has_no_interval() -> None:
     found = gradient.solve(problem, loss, [begin], known_state=True, iterations=1)
     assert not found.has_intervals
     assert np.isinf(found.solution.theta_covariance).all()
+    assert found.solution.null_directions.shape == (0, 1)
 
 
 def test_bad_use_is_named() -> None:

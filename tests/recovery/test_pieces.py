@@ -39,7 +39,10 @@ def test_pieces_cover_a_clip_once() -> None:
     frames = [piece.layout.problem.observation.times_s for piece in pieces]
     np.testing.assert_array_equal(at_frames(pieces, frames), seen.times_s)
     for piece, own in zip(pieces, frames, strict=True):
-        np.testing.assert_array_equal(piece.layout.knots.times_s[piece.layout.knots.frame_knot], own)
+        knots = piece.layout.knots
+        np.testing.assert_array_equal(knots.times_s[knots.frame_knot], own)
+        np.testing.assert_allclose(knots.step_s, np.diff(knots.times_s))
+        assert len(piece.layout.relevance) == len(knots.times_s)
         assert piece.share < 1.0
     assert sum(len(piece.layout.problem.priors) > 0 for piece in pieces) == 1
     assert len(cut(whole)) == 1

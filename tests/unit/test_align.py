@@ -84,7 +84,7 @@ def test_relabelled_points_belong_to_the_turned_body(element: int) -> None:
     seen = Observation(np.arange(3.0), bearings, covariance, basis, np.ones(6), np.ones((3, 8), bool), POINTS)
     turned = project_points(Pose(scene.rotation @ ROTATIONS[element].T, scene.translation), POINTS)
     pose = Pose(scene.rotation, scene.translation)
-    seen = with_poses(seen, np.arange(3), pose, np.full((3, 6), 0.01), np.ones(6), "contour")
+    seen = with_poses(seen, np.arange(3), pose, np.tile(0.01 * np.eye(6), (3, 1, 1)), np.ones(6), "contour")
     other = relabelled(seen, PERMUTATION[element], ROTATIONS[element], np.zeros(3))
     assert other.configuration is not None
     np.testing.assert_allclose(other.bearings, turned, atol=1e-12)

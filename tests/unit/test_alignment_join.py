@@ -9,7 +9,7 @@ import pytest
 
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.geometry import Pose, matrix_from_rotvec
-from vid2phys.tracking.measured import shared_std, with_poses
+from vid2phys.tracking.measured import error_basis, shared_covariance, shared_std, with_poses
 from vid2phys.tracking.photometric_refinement import _between, _joined, _tracked
 from vid2phys.types import Observation
 
@@ -56,7 +56,7 @@ def test_keypoints_state_a_step_by_one_robust_fit_with_a_far_prior() -> None:
         design = np.concatenate(rows)
         np.testing.assert_allclose(step[n], np.linalg.lstsq(design, np.concatenate(right), rcond=None)[0], rtol=1e-6)
         np.testing.assert_allclose(own[n], np.linalg.inv(design.T @ design), rtol=1e-5)
-    measured = with_poses(seen, np.array([2]), pose[[2]], np.full((1, 6), 0.01), np.ones(6), "texture")
+    measured = with_poses(seen, np.array([2]), pose[[2]], 0.01 * np.eye(6)[None], np.ones(6), "texture")
     part = measured.configuration
     assert part is not None
     step, own, _ = _tracked(measured, frames, start)
@@ -95,3 +95,27 @@ def test_frames_between_aligned_ones_have_the_mean_of_a_markov_process(tau: floa
         left = 1.0 - weights @ whole[1:, 0]
         expected = left * 0.7**2 + (weights @ std[list(pair)]) ** 2
         np.testing.assert_allclose(spread[i], np.sqrt(expected), rtol=1e-6)
+
+
+def test_errors_that_move_together_keep_their_covariance() -> None:
+    """A pose that pivots about its front errs in rotation and place at once; the root of it changes smoothly."""
+    covariance = np.diag(STD**2)
+    covariance[0, 3] = covariance[3, 0] = 0.99 * STD[0] * STD[3]
+    basis = error_basis(covariance)
+    np.testing.assert_allclose(basis @ basis.T, covariance, rtol=1e-9)
+    assert (np.diag(basis) > 0.7 * STD).all()
+    nudged = covariance.copy()
+    nudged[0, 3] = nudged[3, 0] = 0.98 * STD[0] * STD[3]
+    assert np.abs((error_basis(nudged) - basis) / STD[:, None]).max() < 0.05
+    larger = error_basis(covariance, 2.0 * STD)
+    np.testing.assert_allclose(larger @ larger.T, 4.0 * covariance, rtol=1e-9)
+
+
+def test_measured_poses_state_the_covariance_of_their_basis() -> None:
+    pose, frames = poses(4), np.arange(4)
+    seen, root = seen_at(pose, 1e-4), np.random.default_rng(5).normal(size=(1, 6, 6))
+    measured = with_poses(seen, np.array([1]), pose[[1]], root, np.ones(6), "texture")
+    shared = shared_covariance(measured, frames, pose)
+    np.testing.assert_allclose(shared[1], root[0] @ root[0].T)
+    np.testing.assert_allclose(shared[2], np.diag(STD**2), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(shared_std(measured, frames, pose)[1], np.sqrt(np.diag(root[0] @ root[0].T)))

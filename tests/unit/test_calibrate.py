@@ -16,9 +16,11 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
+from vid2phys.tracking.uncertainty import alignment_errors
 from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors, pose_sizes
 from vid2phys.tracking.uncertainty.calibrate import (
     _residuals,
+    calibrate_aligning,
     detection_threshold,
     evidence_divisor,
     hypothesis_right_share,
@@ -167,3 +169,25 @@ def test_sizes_of_errors_are_medians() -> None:
     error[:, 3:5] = 0.7
     found = pose_sizes(RefinementErrors(error, np.ones((3, 6)), np.arange(3), np.zeros(3)))
     assert found == pytest.approx({"rotation_deg": 2.0, "depth_percent": 2.0})
+
+
+def test_outliers_widen_no_errors_unless_they_are_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One frame of ten is far off, and counts as five deviations where it counts."""
+    rng, count = np.random.default_rng(0), 4000
+    error = rng.normal(size=(count, 6))
+    error[::10] *= 1e3
+    errors = RefinementErrors(
+        error, np.ones((count, 6)), np.repeat(np.arange(20), count // 20), np.tile(np.arange(200) / 30.0, 20)
+    )
+    monkeypatch.setattr(alignment_errors, "measure", lambda *_, **__: errors)
+    unused: Any = None
+    aligned = calibrate_aligning(Calibration(), unused, unused)
+    contours = with_contour(Calibration(), errors, POSE_MODES, pose_sizes)
+    every = with_contour(Calibration(), errors, POSE_MODES, pose_sizes, trimmed=False)
+    assert aligned.align_scale == pytest.approx([1.0] * 6, rel=0.05)
+    assert contours.contour_scale == aligned.align_scale
+    assert every.contour_scale == pytest.approx([np.sqrt(0.9 + 0.1 * 5.0**2)] * 6, rel=0.15)
+    assert aligned.normalised[f"align_{POSE_MODES[0]}"] == pytest.approx(1.0, rel=0.05)
+    rest = 0.9 / every.contour_scale[0] ** 2 + 0.1 * 5.0**2  # outliers count as five of the wider deviations
+    assert every.normalised[f"contour_{POSE_MODES[0]}"] == pytest.approx(np.sqrt(rest), rel=0.05)
+    assert aligned.normalised["align_outlier_share"] == pytest.approx(0.1, rel=0.05)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from benchmarks.coverage.elastic_bar import lowest_vibration
 from tests import bending_bar
 from tests.bending_bar import AREA, DECAY, DENSITY, GRAVITY, INERTIA, PLACE_M, RATE, SIZE_M, YOUNG
 from vid2phys.commands.identify.config import IdentifyConfig
@@ -123,6 +125,25 @@ def test_a_coarse_mesh_is_corrected_by_a_finer_one() -> None:
     assert "nodes" in note
 
 
+def test_viscosity_is_that_of_a_bar_without_a_mesh() -> None:
+    vertices, tets = box_tets(SIZE_M, (4, 1, 1))
+    body = SoftBody(vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0))
+    parameters = body.parameters().with_values({"poisson_ratio": 0.3, "density": DENSITY})
+    used, found, _ = mesh_to_fit(body, parameters.vector)
+    modes = vibration(used, parameters.vector, 1)
+    square, decay = lowest_vibration(np.array(SIZE_M), 0.3, DENSITY)
+    assert found.viscosity * modes.decays[0] == pytest.approx(decay, rel=4e-3), "the finest mesh has 1.5 % less"
+    assert found.stiffness * modes.squares[0] == pytest.approx(square, rel=5e-3)
+
+
+def test_a_slender_bar_without_a_mesh_is_that_of_beam_theory() -> None:
+    size = np.array([1.0, 0.02, 0.02])
+    square, decay = lowest_vibration(size, 0.0, DENSITY)
+    rate = (1.8751040687 / size[0]) ** 4 * size[2] ** 2 / (12.0 * DENSITY)  # Euler and Bernoulli
+    assert square == pytest.approx(rate, rel=1e-3)
+    assert decay == pytest.approx(square, rel=1e-6), "without contraction the stress is 2 eta times the rate of strain"
+
+
 @pytest.mark.parametrize(
     ("options", "words", "kind"),
     [
@@ -190,3 +211,22 @@ def test_a_vibration_that_hardly_shows_is_about_the_sag() -> None:
     _, amplitude, rate = mode.fit(young, 1.0, 1e-6)
     assert amplitude == pytest.approx(sag / young, rel=1e-4)
     assert abs(rate) < 1e-3
+
+
+def test_sampled_motions_are_vibrations_of_which_the_slowest_takes_a_second() -> None:
+    """Rates are roots of the modes' squares; amplitudes reach half of the limits at most."""
+    body = object.__new__(ClampedBody)
+    rates, limits = np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.04, 0.02])
+    vars(body).update(
+        system=SimpleNamespace(vibration=SimpleNamespace(squares=25.0 * rates**2)), lower=-limits, upper=limits
+    )
+    times_s = np.arange(1200) / 600.0
+    for seed in range(5):
+        motion = body.sample_motion(np.random.default_rng(seed), times_s)
+        for mode, rate in enumerate(rates):
+            spectrum = np.abs(np.fft.rfft(motion[:, mode]))
+            assert np.argmax(spectrum) == 2 * rate, "in two seconds"
+            assert spectrum[np.argmax(spectrum)] == pytest.approx(np.linalg.norm(spectrum))
+            assert 0.0 < np.abs(motion[:, mode]).max() <= 0.5 * limits[mode]
+    many = np.stack([body.sample_motion(np.random.default_rng(seed), times_s[::60]) for seed in range(300)])
+    np.testing.assert_allclose(np.sqrt(np.mean(many**2, axis=(0, 1))), 0.5 * limits / np.sqrt(6.0), rtol=0.1)

@@ -39,7 +39,8 @@ def measured(step: Array | float = 0.0) -> Observation:
     """The poses, moved by a step, as measurements with the information of the keypoints."""
     seen = keypoints()
     moved = poses().retract(np.broadcast_to(step, (FRAMES, 6)))
-    return with_poses(seen, np.arange(FRAMES), moved, np.tile(STD, (FRAMES, 1)), seen.correlation_time_s, "contour")
+    basis = np.tile(np.diag(STD), (FRAMES, 1, 1))
+    return with_poses(seen, np.arange(FRAMES), moved, basis, seen.correlation_time_s, "contour")
 
 
 def problem(seen: Observation, *free: str, **values: float) -> Problem:
@@ -183,7 +184,7 @@ def test_coordinates_do_not_count_where_the_camera_is_fitted() -> None:
 def test_keypoints_do_not_count_beside_a_measured_configuration() -> None:
     seen = keypoints()
     part = np.array([2, 5])
-    seen = with_poses(seen, part, poses()[part], np.tile(STD, (2, 1)), np.full(6, 0.3), "contour")
+    seen = with_poses(seen, part, poses()[part], np.tile(np.diag(STD), (2, 1, 1)), np.full(6, 0.3), "contour")
     assert seen.measured.sum() == 2
     assert not seen.used[part].any()
     assert seen.used[0].all()
@@ -191,7 +192,7 @@ def test_keypoints_do_not_count_beside_a_measured_configuration() -> None:
     gone = seen.without(np.arange(FRAMES) == 2)
     assert not gone.seen[2]
     assert gone.frames_lost == 1
-    both = with_poses(seen, np.array([3]), poses()[[3]], STD[None], np.full(6, 0.1), "texture").configuration
+    both = with_poses(seen, np.array([3]), poses()[[3]], np.diag(STD)[None], np.full(6, 0.1), "texture").configuration
     assert both is not None
     assert both.source == "contour, texture"
     np.testing.assert_allclose(both.correlation_time_s, 0.3)

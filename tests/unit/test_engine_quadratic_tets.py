@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,21 @@ def test_the_default_rod_is_as_stiff_as_its_material() -> None:
         states = simulate(rod, rod.rest_state()[None], load, parameters, 50.0)[0]
         sags.append(rod.keypoints(states[-1], rod.spine_m)[4, 2])
     assert sags[0] == pytest.approx(sags[1], rel=0.02)
+
+
+def test_lames_lambda_is_divided_between_points_and_centres() -> None:
+    """The points take 1 / (1 / lambda + 1 / mu) of it, and nodes all or nothing."""
+    vertices, tets = box_tets((0.2, 0.1, 0.1), (2, 1, 1))
+    body = SoftBody(vertices, tets)
+    for mu, lam in ((3.0, 5.0), (3.0, 500.0), (300.0, 5.0)):
+        quadratic, nodal, own = (
+            SoftBody.shared(SimpleNamespace(quadratic=of_edges, locking=locking), mu, lam)  # type: ignore[arg-type]
+            for of_edges, locking in ((True, "nodal"), (False, "nodal"), (False, "none"))
+        )
+        assert lam - quadratic == pytest.approx(1.0 / (1.0 / lam + 1.0 / mu))
+        assert (nodal, own) == (lam, 0.0)
+    modulus, poisson = 1e5, 0.3
+    values = body.parameters().with_values({"young_modulus": modulus, "poisson_ratio": poisson})
+    mu, lam = body.lame(values.vector)
+    assert mu == pytest.approx(modulus / (2.0 * (1.0 + poisson)))
+    assert lam == pytest.approx(modulus * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson)))

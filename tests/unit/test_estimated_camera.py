@@ -135,6 +135,18 @@ def test_the_intrinsics_are_known(files: Path, tmp_path: Path) -> None:
     assert load_run(tmp_path / "run").camera.camera_to_world is not None
 
 
+def test_bounces_show_restitution_where_neither_camera_nor_ground_is_known(files: Path, tmp_path: Path) -> None:
+    """The ball keeps its spin and its horizontal velocity, so that it slides through all impacts without friction."""
+    scene = scene_of(900.0)
+    result, data = run(files, tmp_path, scene, fit=("restitution",), set_values={"mu": 1e-3})
+    assert result.status is Status.CONVERGED
+    assert data["parameters"]["restitution"]["value"] == pytest.approx(0.8, abs=0.02)
+    assert inside(data["parameters"]["restitution"], 0.8)
+    height = float(scene.ground_m - scene.places[0] @ scene.down)
+    assert data["parameters"]["ground_height"]["value"] == pytest.approx(-height, abs=0.02)
+    assert any("do not carry the uncertainty of the camera" in note for note in data["diagnostics"]["notes"])
+
+
 def test_a_size_that_is_wrong_shows_in_gravity(files: Path, tmp_path: Path) -> None:
     """A body that is 1.3 times as large as its mesh falls at 9.81 / 1.3 m/s^2."""
     scene = scene_of(900.0)

@@ -191,8 +191,8 @@ def observed(pose: Pose) -> Observation:
         np.arange(2.0), project_points(pose, POINTS), covariance,
         rng.normal(size=(2, count, 2, 6)), np.full(6, 0.2), rng.random((2, count)) < 0.7, POINTS,
     )  # fmt: skip
-    std = rng.uniform(0.01, 0.02, (2, 6))
-    return with_poses(seen, np.arange(2), pose, std, np.full(6, 0.2), "contour", std[..., None] ** 2 * np.eye(6))
+    basis = rng.uniform(0.01, 0.02, (2, 6))[..., None] * np.eye(6)
+    return with_poses(seen, np.arange(2), pose, basis, np.full(6, 0.2), "contour", basis**2)
 
 
 def test_under_another_element_points_and_poses_look_the_same() -> None:

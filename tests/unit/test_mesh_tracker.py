@@ -508,7 +508,7 @@ def test_a_texture_must_explain_more_than_half_of_the_frames(
     shown = np.array(explained, dtype=bool)
     track = _with_fits(nothing(4), np.arange(4), [fit_at(0.0)] * 4, Calibration(), DEFAULTS)
     monkeypatch.setattr(mesh_tracker, "refine_texture", lambda *given: (given[4], shown))
-    refined = lambda *given: (replace(given[3], quality=np.full(4, 0.7)), None)  # noqa: E731
+    refined = lambda *given, **_: (replace(given[3], quality=np.full(4, 0.7)), None)  # noqa: E731
     monkeypatch.setattr(mesh_tracker, "refine_contours", refined)
     monkeypatch.setattr(mesh_tracker, "_by_elements", lambda *given: np.arange(4.0))
     found = _by_texture(

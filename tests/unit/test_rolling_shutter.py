@@ -219,7 +219,7 @@ def _track(times_s: NDArray[np.float64], poses: Pose, mesh: Mesh) -> Track:
         nothing.observation,
         np.arange(count),
         poses,
-        std,
+        std[:, :, None] * np.eye(6),
         np.array(calibration.contour_correlation_s),
         "silhouette",
         covariance,

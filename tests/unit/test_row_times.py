@@ -51,7 +51,7 @@ def track_of(pose: Pose, times_s: Array, measured: bool = True) -> Track:
         points,
     )
     if measured:
-        seen = with_poses(seen, np.arange(count), pose, np.full((count, 6), 0.01), np.ones(6), "texture")
+        seen = with_poses(seen, np.arange(count), pose, np.tile(0.01 * np.eye(6), (count, 1, 1)), np.ones(6), "texture")
     track = Track.of_nothing(times_s, points, Calibration(), np.zeros(1))
     return replace(
         track, observation=seen, poses=replace(track.poses, pose=pose.copy()), tracked=np.ones(count, dtype=bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -175,3 +175,119 @@ def test_a_frame_counts_by_its_texture_or_by_edges_as_good_as_those_of_the_other
     assert not of_frames(monkeypatch, ~explained & explained, nats).tracked.any(), "nothing to compare with"
     assert of_frames(monkeypatch, explained, nats, ("contour",)).tracked.tolist() == explained.tolist()
     assert of_frames(monkeypatch, None, nats).tracked.all()
+
+
+class Detector:
+    """A stand-in of the detector of frames that are numbers; a frame is credible if it is even."""
+
+    model = SimpleNamespace(rotations=np.zeros((4, 3, 3)))
+
+    def __init__(self) -> None:
+        self.seen = list[tuple[list[int], list[int], int]]()
+
+    def at(self, indices: NDArray[np.int64]) -> Detector:
+        self.indices = indices.tolist()
+        return self
+
+    def detect(self, images: list[int], path: Array, hypotheses: int) -> Any:
+        np.testing.assert_array_equal(path[:, 0], images)
+        self.seen.append((self.indices, images, hypotheses))
+        return SimpleNamespace(images=images, poses=SimpleNamespace(cost=np.zeros((len(images), hypotheses))))
+
+    def judge(self, images: list[int], seen: Any) -> tuple[NDArray[np.bool_], None]:
+        return np.array(images) % 2 == 0, None
+
+
+@pytest.mark.parametrize(("batch", "at_once", "sizes"), [(2, 9, [2, 2, 1]), (9, 3, [3, 2]), (9, 9, [5])])
+def test_the_second_pass_detects_in_batches(
+    batch: int, at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Frames(list[int]):
+        at_once = 0
+
+    frames, detector, shares = Frames(range(9)), Detector(), list[float]()
+    frames.at_once = at_once
+    rows = np.array([1, 2, 4, 6, 7])
+    monkeypatch.setattr(tracker, "side_by_side", lambda work, over: map(work, over))
+    monkeypatch.setattr(tracker.Detections, "join", lambda parts: [part.images for part in parts])
+    texture = SimpleNamespace(
+        evidence=lambda seen, images, camera: np.array(images)[:, None, None] * np.ones((1, 2, 4))
+    )
+    for given, nats in ((None, 0.0), (texture, rows)):
+        detector.seen.clear()
+        shares.clear()
+        config = TrackerConfig(batch=batch, hypotheses=2)
+        inputs = replace(INPUTS, texture=given, config=config)  # type: ignore[arg-type]
+        along = np.stack([rows, rows, rows], axis=1).astype(float)
+        detections, credible, found = tracker._detect_all(detector, frames, along, rows, inputs, shares.append)  # type: ignore[arg-type]
+        assert [len(images) for images in detections] == sizes
+        assert [each for images in detections for each in images] == rows.tolist()
+        assert all(indices == images and count == 2 for indices, images, count in detector.seen)
+        assert credible.tolist() == [False, True, True, True, False]
+        np.testing.assert_array_equal(found, np.broadcast_to(np.reshape(nats, (-1, 1, 1)), (5, 2, 4)))
+        np.testing.assert_allclose(shares, np.arange(1, len(sizes) + 1) / len(sizes))
+
+
+INPUTS = TrackingInputs(camera=CAMERA, model=PaintedModel(), calibration=ERRORS)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Detections of some frames, whose first hypotheses have so many inliers of eight."""
+
+    rows: NDArray[np.int64]
+    inliers: NDArray[np.int64]
+
+    @property
+    def poses(self) -> Any:
+        first = np.arange(8) < self.inliers[:, None]
+        return SimpleNamespace(inliers=np.stack([first, ~first], axis=1))
+
+    def select(self, kept: NDArray[np.bool_]) -> Found:
+        return Found(self.rows[kept], self.inliers[kept])
+
+
+@pytest.mark.parametrize("mesh", [None, MESH])
+def test_the_second_pass_keeps_credible_frames_with_enough_inliers(mesh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of eight keypoints; frames off the path are not detected."""
+    path = np.arange(7.0)[:, None] * np.ones(3)
+    path[2, 1] = np.nan
+    asked, labelled = list[Any](), list[Any]()
+    inliers, credible = np.array([8, 6, 5, 8, 7, 6]), np.array([1, 1, 1, 0, 1, 1], dtype=bool)
+
+    def detect_all(detector: Any, frames: Any, along: Array, rows: NDArray[np.int64], *_: Any) -> Any:
+        asked.append((along[:, 0].tolist(), rows.tolist()))
+        return Found(rows, inliers), credible, 10.0 * rows[:, None, None]
+
+    def label(times_s: Array, rows: NDArray[np.int64], found: Found, evidence: list[Any], inputs: Any) -> str:
+        labelled.append((rows.tolist(), found.rows.tolist(), evidence))
+        return "track"
+
+    monkeypatch.setattr(tracker, "_detect_all", detect_all)
+    monkeypatch.setattr(tracker, "label", label)
+    monkeypatch.setattr(tracker.Solid, "of", lambda mesh: SimpleNamespace(without_creases=lambda: "no creases"))
+    monkeypatch.setattr(tracker, "symmetry_evidence", lambda *given: [("symmetry", given[4])])
+    monkeypatch.setattr(tracker, "cue_evidence", lambda *given: ["cues"])
+    model: Any = SimpleNamespace(rotations=None, center=None, shape=None)
+    unused: Any = None
+    inputs = TrackingInputs(camera=CAMERA, model=model, calibration=ERRORS, mesh=mesh)
+    found: Any = tracker._second_pass(blank(7), unused, unused, path, inputs, None)
+    assert found == "track"
+    assert asked == [([0, 1, 3, 4, 5, 6], [0, 1, 3, 4, 5, 6])]
+    ((rows, of_frames, evidence),) = labelled
+    assert rows == of_frames == [0, 1, 5, 6]
+    np.testing.assert_array_equal(evidence[0].nats[:, 0, 0], [0.0, 10.0, 50.0, 60.0])
+    if mesh is None:
+        assert len(evidence) == 1
+    else:
+        (name, solid), cues = evidence[1:]
+        assert (name, cues) == ("symmetry", "cues")
+        assert solid != "no creases"
+        for without, expected in ((("creases",), ["no creases", "cues"]), (("symmetry",), ["cues"])):
+            tracker._second_pass(
+                blank(7), unused, unused, path, replace(inputs, cues=ActiveCues.without(without)), None
+            )
+            assert [each if each == "cues" else each[1] for each in labelled[-1][2][1:]] == expected
+    credible[:] = False
+    with pytest.raises(InputError, match="keypoints of the object in 'blank' could not be detected"):
+        tracker._second_pass(blank(7), unused, unused, path, inputs, None)

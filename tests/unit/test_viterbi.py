@@ -141,3 +141,13 @@ def test_a_wrong_frame_is_passed_over_at_a_price() -> None:
         cost[2 : 2 + wrong, 1] = 3.0
         path = viterbi_path(cost, matrix_from_rotvec(rotvec), dt * np.arange(count))
         np.testing.assert_array_equal(path, 0)
+
+
+@pytest.mark.parametrize(("wrong", "path"), [(2, [0] * 5), (3, [0, 0, 0, 1, 1, 0])])
+def test_up_to_two_frames_in_a_row_are_passed_over(wrong: int, path: list[int]) -> None:
+    """Wrong frames speak strongly for their second states, which are far from the others and alike."""
+    rotvec, cost = np.zeros((3 + wrong, 2, 3)), np.zeros((3 + wrong, 2))
+    rotvec[:, 1, 0] = 2.5
+    rotvec[2 : 2 + wrong] = [[0.0, 1.4, 0.0], [0.0, 2.9, 0.0]]
+    cost[:, 1], cost[2 : 2 + wrong, 1] = 8.0, -13.0
+    assert viterbi_path(cost, matrix_from_rotvec(rotvec), 0.04 * np.arange(3 + wrong)).tolist() == path

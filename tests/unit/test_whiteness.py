@@ -73,3 +73,12 @@ def test_residuals_that_turn_over_each_frame_are_no_reason_to_widen_intervals() 
 def test_too_few_frames_tell_nothing() -> None:
     assert whiteness(np.zeros((5, 3))) is None
     assert whiteness(np.full((50, 3), np.nan)) is None
+
+
+@pytest.mark.parametrize(("keep", "frames", "white"), [(0.25, 5.0 / 3.0, True), (0.42, 2.45, False)])
+def test_correlations_that_last_for_less_than_two_frames_do_not_matter(keep: float, frames: float, white: bool) -> None:
+    found = whiteness(noise(np.random.default_rng(5), 6000, 1, keep=keep))
+    assert found is not None
+    assert found.p_value < 1e-6
+    assert found.frames == pytest.approx(frames, rel=0.1)
+    assert found.white is white

@@ -249,6 +249,10 @@ class System(ABC):
     def hover_controls(self, parameters: Array) -> Array:
         """Return the controls [M] that hold the system at rest (zeros where nothing has to)."""
 
+    def carrying_controls(self, parameters: Array) -> Array:
+        """Return the controls [M] by which a hand carries the weight of the body (default: `hover_controls`)."""
+        return self.hover_controls(parameters)
+
 
 def is_implicit(integrator: str) -> bool:
     """Return whether steps of an integrator may be longer than those of explicit ones."""

@@ -106,7 +106,8 @@ def find_flights(places: Places) -> Flights | None:
     """
     if len(places.times_s) < 2 * _LEAST_FRAMES:
         return None
-    places = places.scaled(*_white_scales(places))
+    stated, scales = places, np.array(_white_scales(places))
+    places = stated.scaled(*scales)
     acceleration, frames = _shared_acceleration(places), list[NDArray[np.int64]]()
     for _ in range(_PASSES):
         if acceleration is None:
@@ -116,7 +117,8 @@ def find_flights(places: Places) -> Flights | None:
         if not frames:
             return None
         fit = _fit(places, frames)
-        acceleration, places = fit.values[:3], places.scaled(*_left_over(places, frames, fit))
+        scales = np.maximum(scales * _left_over(places, frames, fit), _LEAST_SCALE)
+        acceleration, places = fit.values[:3], stated.scaled(*scales)
     return _conclude(places, frames)
 
 

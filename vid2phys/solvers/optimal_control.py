@@ -127,8 +127,7 @@ def _bring(aim: Aim, start: _Point, unit: Array, iterations: int) -> Reached:
         nearer = float(np.linalg.norm(_residuals(aim, states[-1:])))
         if best is not None and best.at_goal() and nearer > _NEARER * left:
             break
-        edge = 1e-9 * unit
-        at_limit = float(((actions <= aim.lower + edge) | (actions >= aim.upper - edge)).mean())
+        at_limit = float(((actions <= aim.lower) | (actions >= aim.upper)).mean())
         speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
         before, miss, left = _distance(aim, states[0]), _distance(aim, states[-1]), nearer
         best = Reached(actions, states, miss, before, speed, at_limit, used, found.converged, aim.size_m)

@@ -30,7 +30,8 @@ class Problem:
     actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
     camera_to_world: [4, 4], or [F, 4, 4] of a camera that moves, one pose a frame.
     max_step_s: frames further apart than this get knots between them. body: of an articulated or modal body, of which
-    coordinates were measured; None for a rigid one.
+    coordinates were measured; None for a rigid one. carried: whether a hand carries the body's weight all the time, so
+    that unknown forces are deviations from that.
 
     Coordinates were measured with the camera that was given. With camera parameters the keypoints count instead: where
     these are in the image is what tells of the camera.
@@ -45,6 +46,7 @@ class Problem:
     nuisance: tuple[str, ...] = ()
     max_step_s: float = 0.036
     body: ArticulatedBody | None = None
+    carried: bool = False
 
     def __post_init__(self) -> None:
         measured = self.observation.configuration
@@ -130,6 +132,12 @@ def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: flo
     integral = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(filtered, axis=0)]) * _FILTER_STEP_S
     at_knots = _interpolated(knots.times_s, fine, integral)
     return np.diff(at_knots, axis=0) / knots.step_s[:, None]
+
+
+def mean_controls(problem: Problem, parameters: Array) -> Array:
+    """Return the controls [M] about which unknown actions vary. parameters: [P] of the system."""
+    system = problem.system
+    return system.carrying_controls(parameters) if problem.carried else system.hover_controls(parameters)
 
 
 def flies_free(system: System) -> bool:

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from vid2phys.engine.rollout import linearize
 from vid2phys.solvers import arrow, camera_parameters, configurations, gauss_markov, prediction
 from vid2phys.solvers.least_squares import STUDENT_DOF
-from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
+from vid2phys.solvers.problem import (
+    DELAY,
+    LAG,
+    Channel,
+    Knots,
+    Problem,
+    effective_actions,
+    input_channels,
+    mean_controls,
+)
 from vid2phys.types import Array, Parameters
 
 FORCE, TORQUE = "force", "torque"
@@ -165,7 +174,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
         controls = np.zeros((steps, len(problem.system.control_names)))
         parameters = camera_parameters.system_vector(layout.parameters(theta))
         if problem.actions is None:
-            controls += problem.system.hover_controls(parameters)
+            controls += mean_controls(problem, parameters)
         else:
             delay, lag = theta[-2], float(np.exp(theta[-1]))
             recorded = effective_actions(problem.actions, layout.knots, delay, lag)

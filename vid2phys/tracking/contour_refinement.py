@@ -25,7 +25,7 @@ from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.detectors.network import Image, direction_and_size, in_frame_diameter
-from vid2phys.tracking.measured import shared_std, with_poses
+from vid2phys.tracking.measured import error_basis, shared_covariance, with_poses
 from vid2phys.tracking.temporal_outliers import TemporalOutliers
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Mesh, Observation
@@ -44,6 +44,7 @@ def refine_contours(
     *,
     cues: ActiveCues = ALL_CUES,
     also: PoseEstimate | None = None,
+    together: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Track, Array]:
     """Fit the contour in every frame of a clip.
@@ -56,6 +57,7 @@ def refine_contours(
         calibration: the model's error model.
         cues: contour cues in use; `creases`, `region` and `temporal_outliers` may be off.
         also: further poses [T] that the frames may have, NaN for none.
+        together: whether errors keep their correlations, as those of a body whose texture holds its front in place.
         progress: receives the share of frames done.
 
     Returns:
@@ -65,11 +67,7 @@ def refine_contours(
     seen, poses = track.observation, track.poses
     pose = poses.pose.copy()
     solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
-    radius_m = mesh.radius_m
-    known = np.flatnonzero(pose.is_finite & seen.seen)
-    sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], radius_m))
-    sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
-    large = known[sizes_about >= LEAST_PX].tolist()
+    large = _large_frames(camera, mesh, track)
     prior = _priors(track, large)
 
     def scorer(i: int, image: Image) -> PoseScorer:
@@ -94,21 +92,30 @@ def refine_contours(
     shown = np.isin(np.arange(len(pose)), large)
     if "temporal_outliers" in cues:
         fitted.update(TemporalOutliers(frames, seen.times_s, scorer, shown, pose, nats, also).correct())
-    better = _observed(seen, fitted, calibration)
+    better = _observed(seen, fitted, calibration, together)
     return replace(track, observation=better, poses=replace(poses, pose=pose)), nats
+
+
+def _large_frames(camera: Camera, mesh: Mesh, track: Track) -> list[int]:
+    """Return the frames in which the body is known, and large enough for its contour."""
+    pose = track.poses.pose
+    known = np.flatnonzero(pose.is_finite & track.observation.seen)
+    sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], mesh.radius_m))
+    sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
+    return [int(i) for i in known[sizes_about >= LEAST_PX]]
 
 
 def _priors(track: Track, frames: list[int]) -> Array:
     """Return the information [T, 6, 6] that the tracker gives of the poses of some frames; zero in the others."""
     poses, information = track.poses, np.zeros((len(track.tracked), 6, 6))
-    shared = shared_std(track.observation, np.array(frames, dtype=np.int64), poses.pose[frames])
-    for i, std in zip(frames, np.maximum(shared, _STD_FLOOR), strict=True):
+    shared = shared_covariance(track.observation, np.array(frames, dtype=np.int64), poses.pose[frames])
+    for i, covariance in zip(frames, shared, strict=True):
         own = covariance_in_modes(poses.covariance[i], poses.translation[i])
-        information[i] = np.linalg.inv(own + np.diag(std**2))
+        information[i] = np.linalg.inv(own + covariance + _STD_FLOOR**2 * np.eye(6))
     return information
 
 
-def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibration) -> Observation:
+def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibration, together: bool) -> Observation:
     """Return the observation with the fitted poses of some frames in place of their keypoints.
 
     The offsets of single keypoints last as long as an appearance does. A fit to them would rotate poses by degrees.
@@ -116,7 +123,10 @@ def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibr
     if not fitted:
         return seen
     poses = Pose.stack([contour.pose for contour in fitted.values()])
-    std = [np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale for contour in fitted.values()]
+    covariance = np.array([contour.covariance for contour in fitted.values()])
+    basis = np.array(calibration.contour_scale)[:, None] * error_basis(
+        covariance if together else covariance * np.eye(6)
+    )
     # a contour is mistaken in the same way for longer than the network is
     correlation_s = np.maximum(seen.process_time_s, calibration.contour_correlation_s)
-    return with_poses(seen, np.array(list(fitted)), poses, np.array(std), correlation_s, "contour")
+    return with_poses(seen, np.array(list(fitted)), poses, basis, correlation_s, "contour")

@@ -18,6 +18,7 @@ from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.geometry import Pose
 from vid2phys.types import Array, ConfigurationMeasurement, Observation
 
+_LEAST_EIGENVALUE = 1e-6  # of the correlations
 _WEAK_STD = np.array([3.0, 3.0, 3.0, 1.0, 1.0, 1.0])  # of a pose, in the local coordinates of `Pose.retract`
 
 
@@ -37,7 +38,7 @@ def with_poses(
     seen: Observation,
     frames: NDArray[np.int64],
     pose: Pose,
-    std: Array,
+    basis: Array,
     correlation_time_s: Array,
     source: str,
     covariance: Array | None = None,
@@ -48,7 +49,7 @@ def with_poses(
         seen: what was seen in T frames.
         frames: [n] indices of the measured frames.
         pose: [n] camera_from_body.
-        std: [n, 6] of the error processes, in the local coordinates of the pose.
+        basis: [n, 6, 6] of the error processes, in the local coordinates of the pose (`error_basis`).
         correlation_time_s: [6] of the processes, s.
         source: what measured the poses.
         covariance: [n, 6, 6] of independent errors; None for those of the frames' keypoints, or of the poses measured
@@ -59,9 +60,42 @@ def with_poses(
     if covariance is None:
         covariance = _own_covariance(seen, frames, pose)
     found = ConfigurationMeasurement(
-        pose, covariance, std[..., None] * np.eye(6), correlation_time_s, np.ones(len(frames), dtype=bool), source
+        pose, covariance, basis, correlation_time_s, np.ones(len(frames), dtype=bool), source
     )
     return seen.with_configurations(frames, found)
+
+
+def error_basis(covariance: Array, std: Array | None = None) -> Array:
+    """Return the basis [..., D, D] of error processes that have a covariance [..., D, D] together.
+
+    It is the standard deviations times the square root of the correlations. Errors that adjacent frames share stay so
+    in the same mode, since the square root changes little where the covariance does.
+
+    std: [..., D], standard deviations in place of those of the covariance.
+    """
+    stated = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    values, vectors = np.linalg.eigh(covariance / (stated[..., :, None] * stated[..., None, :]))
+    root = (vectors * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.asarray((stated if std is None else std)[..., None] * root)
+
+
+def shared_std(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> Array:
+    """Return the standard deviations [n, 6] of `shared_covariance`."""
+    return np.asarray(np.sqrt(np.diagonal(shared_covariance(seen, frames, pose), axis1=1, axis2=2)))
+
+
+def shared_covariance(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> Array:
+    """Return the covariances [n, 6, 6] of the error processes of some frames, in the local coordinates of poses.
+
+    Keypoints have the basis `pose_modes` times standard deviations.
+    """
+    std = std_along(seen.shared_basis[frames], pose_modes(pose, seen.points_body))
+    covariance = std[..., None] ** 2 * np.eye(6)
+    if seen.configuration is not None:
+        at = seen.configuration.measured[frames]
+        basis = seen.configuration.shared_basis[frames][at]
+        covariance[at] = basis @ np.swapaxes(basis, -1, -2)
+    return covariance
 
 
 def _own_covariance(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> Array:
@@ -78,15 +112,3 @@ def _own_covariance(seen: Observation, frames: NDArray[np.int64], pose: Pose) ->
 def std_along(basis: Array, modes: Array) -> Array:
     """Return the standard deviations [n, D] of errors with basis [n, K, 2, D], which is the modes times these."""
     return np.asarray(np.abs((basis * modes).sum(axis=(1, 2))) / (modes**2).sum(axis=(1, 2)))
-
-
-def shared_std(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> Array:
-    """Return the standard deviations [n, 6] of the error processes of some frames, in the local coordinates of poses.
-
-    Keypoints have the basis `pose_modes` times these.
-    """
-    std = std_along(seen.shared_basis[frames], pose_modes(pose, seen.points_body))
-    if seen.configuration is not None:
-        at = seen.configuration.measured[frames]
-        std[at] = np.sqrt((seen.configuration.shared_basis[frames][at] ** 2).sum(axis=-1))
-    return std

@@ -258,7 +258,7 @@ def _by_texture(
     if explained.mean() <= config.textured_share:
         return None
     kept = refined.without(refined.tracked & ~explained)
-    kept, _ = refine_contours(frames, camera, mesh, kept, calibration)
+    kept, _ = refine_contours(frames, camera, mesh, kept, calibration, together=True)
     of_texture = _by_elements(frames, camera, mesh, texture, kept, config)
     return replace(kept, branch_log_likelihood=kept.branch_log_likelihood + of_texture)
 
@@ -294,14 +294,12 @@ def _with_fits(
     """Return a track in which nothing was found yet, with the fits of the frames `good`."""
     points_body = track.observation.points_body
     poses = Pose.stack([fit.pose for fit in fits])
-    std = np.array([_std(fit, calibration) for fit in fits])
+    basis = np.array([np.diag(_std(fit, calibration)) for fit in fits])
     rows = np.zeros(len(fits))
-    estimate = PoseEstimate(
-        poses, std[..., None] ** 2 * np.eye(6), rows, rows, np.zeros((len(fits), len(points_body)), dtype=bool)
-    )
-    own = (config.independent_share * std[..., None]) ** 2 * np.eye(6)
+    estimate = PoseEstimate(poses, basis**2, rows, rows, np.zeros((len(fits), len(points_body)), dtype=bool))
+    own = (config.independent_share * basis) ** 2
     correlation_s = np.array(calibration.contour_correlation_s)
-    seen = with_poses(track.observation, good, poses, std, correlation_s, "silhouette", own)
+    seen = with_poses(track.observation, good, poses, basis, correlation_s, "silhouette", own)
     # keypoints are not seen, but say where the body is: a search by texture needs it
     bearings = with_rows(seen.bearings, good, project_points(poses, points_body))
     return replace(

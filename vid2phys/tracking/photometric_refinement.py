@@ -67,7 +67,7 @@ def refined(
     shifts, stds = _between(seen, (tracked, at), shared, shift, std)
     correlation_s = np.array(calibration.align_correlation_s)
     measured = pose[tracked].retract(step + shifts)
-    return with_poses(seen, tracked, measured, stds, correlation_s, "pixels", own)
+    return with_poses(seen, tracked, measured, stds[..., None] * np.eye(MODES), correlation_s, "pixels", own)
 
 
 def _tracked(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> tuple[Array, Array, Array]:

@@ -59,7 +59,8 @@ def refine_single_images(
         std[i] = np.sqrt(np.diag(refined.covariance)) * calibration.contour_scale
         found.append(int(i))
     frames = np.array(found, dtype=np.int64)
-    observation = with_poses(seen, frames, pose[frames], std[frames], seen.process_time_s, "single image")
+    basis = std[frames][..., None] * np.eye(6)
+    observation = with_poses(seen, frames, pose[frames], basis, seen.process_time_s, "single image")
     poses = replace(track.poses, pose=pose)
     return replace(track, observation=observation, poses=poses).clocked()
 

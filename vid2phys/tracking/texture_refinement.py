@@ -26,7 +26,7 @@ from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.texture_search import search
-from vid2phys.tracking.measured import with_poses
+from vid2phys.tracking.measured import error_basis, with_poses
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import viterbi_path
 from vid2phys.types import Array, Camera, Mesh
@@ -225,17 +225,17 @@ def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Cali
     seen, poses = track.observation, track.poses
     tracked, quality = track.tracked.copy(), track.quality.copy()
     pose, pose_covariance, inliers = poses.pose.copy(), poses.covariance.copy(), poses.inliers.copy()
-    std, covariance = np.zeros((len(fits), 6)), np.zeros((len(fits), 6, 6))
+    basis, covariance = np.zeros((len(fits), 6, 6)), np.zeros((len(fits), 6, 6))
     for row, (i, fit) in enumerate(fits.items()):
         if not tracked[i]:
             inliers[i], quality[i], tracked[i] = True, fit.score, True
-        of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
-        std[row] = np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
+        of_colours = np.asarray(np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0)), dtype=float)
+        basis[row] = error_basis(of_colours, np.sqrt(np.diag(of_colours) + _STD_FLOOR**2))
         covariance[row] = _own_covariance(fit.pose, camera, seen.points_body)
         pose[i] = fit.pose
         pose_covariance[i] = 0.0  # the error processes hold all of the error
     frames = np.array(list(fits), dtype=np.int64)
     correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
-    observation = with_poses(seen, frames, pose[frames], std, correlation_s, "texture", covariance)
+    observation = with_poses(seen, frames, pose[frames], basis, correlation_s, "texture", covariance)
     poses = replace(poses, pose=pose, covariance=pose_covariance, inliers=inliers)
     return replace(track, observation=observation, poses=poses, tracked=tracked, quality=quality)

@@ -261,7 +261,10 @@ def corrected(found: Track, frames: FrameStore, inputs: TrackingInputs, progress
         also = found.poses
         found, explained = refine_texture(frames, camera, mesh, inputs.texture, found, calibration, progress)
     if "contour" in cues:
-        found, nats = refine_contours(frames, camera, mesh, found, calibration, cues=cues, also=also, progress=progress)
+        together = inputs.texture is not None
+        found, nats = refine_contours(
+            *(frames, camera, mesh, found, calibration), cues=cues, also=also, together=together, progress=progress
+        )
     if explained is not None:
         least = inputs.config.edge_share * float(np.median(nats[explained])) if explained.any() else np.inf
         found = found.without(found.tracked & ~explained & ~(nats > max(least, 0.0)))

@@ -36,13 +36,14 @@ class EstimatedCamera:
     """What the motion says of the camera.
 
     estimate: with gravity known. check: as if gravity were not known. prior: of the estimate. first: [3] m, where the
-    body was first seen, in camera axes.
+    body was first seen, in camera axes. size_std: relative error of the body's size and of its width in the image.
     """
 
     estimate: CameraEstimate
     check: CameraEstimate
     prior: CameraPrior
     first: Array
+    size_std: float
 
 
 TrackAgain = Callable[[Inputs], tuple[Inputs, "Track"]]
@@ -55,6 +56,7 @@ _FALL_FRAMES = 8  # least number of frames of a fall at an unexpected rate
 _FALL_BEND = 0.5  # radii of the body that such a fall bends by
 _WRONG = 3.0  # standard deviations of gravity that call for a warning
 _NORMAL = 1.96
+_WIDTH_PX = 0.4  # error of a tracked width that lasts for the clip: 0.1 to 0.2 px on each side
 
 
 def with_estimated_camera(
@@ -72,12 +74,13 @@ def with_estimated_camera(
     tracked, track = found
     values = {parameter.name: parameter.value for parameter in inputs.known.parameters}
     prior = CameraPrior(focal.log_std, gravity=values.get("gravity", 9.81))
-    if {"gravity", "scale"} & set(options.fit):
-        prior = replace(prior, log_gravity_std=_OPEN)
+    asks_size = bool({"gravity", "scale"} & set(options.fit))
     for run in range(_RUNS):
         if not enough(track):
             return tracked, track
         motion = _motion(tracked, track)
+        size_std = _size_std(motion, float(tracked.camera.K[0, 0]))
+        prior = replace(prior, log_gravity_std=_OPEN if asks_size else size_std)
         estimate, check = _estimated(inputs, motion, prior)
         if run == _RUNS - 1 or abs(estimate.log_focal) < _SAME:
             break
@@ -90,7 +93,7 @@ def with_estimated_camera(
     camera = replace(tracked.camera, camera_to_world=pose)
     tracked = replace(tracked, camera=camera, camera_to_world=pose)
     tracked, carried = _with_nuisance(tracked, options, estimate)
-    kept = EstimatedCamera(estimate, check, prior, first)
+    kept = EstimatedCamera(estimate, check, prior, first, size_std)
     return replace(tracked, warnings=(*tracked.warnings, *carried), camera_estimate=kept), track
 
 
@@ -127,7 +130,7 @@ def _has_fall(motion: Motion, flights: Flights) -> bool:
 def _is_wrong(check: CameraEstimate, prior: CameraPrior) -> bool:
     """Return whether gravity differs from what is known, where it is known."""
     off = abs(float(np.log(check.gravity / prior.gravity)))
-    return prior.log_gravity_std < _OPEN and off > _WRONG * _gravity_std(check)
+    return prior.log_gravity_std < _OPEN and off > _WRONG * _gravity_std(check, prior.log_gravity_std)
 
 
 def with_fitted_camera(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
@@ -160,10 +163,23 @@ def _from_first_place(inputs: Inputs, result: Result) -> tuple[Inputs, Result]:
 
 
 def _as_fitted(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estimate]) -> CameraEstimate:
-    """Return the estimate with the values of the fit, and with its spreads, as if the fit had measured them."""
+    """Return the estimate with the values of the fit.
+
+    A fall that the estimate has used tells nothing more in the fit, so that its spreads stay. Without a fall they are
+    those of the fit, as if the fit had measured them.
+    """
     from vid2phys.solvers.camera_parameters import camera_pose
 
     pose = camera_pose(inputs.camera_to_world, {name: one.value for name, one in values.items()})
+    if estimate.flights is None:
+        estimate = _with_spreads(inputs, estimate, values)
+    if values["focal"].source == "nuisance":
+        estimate = replace(estimate, log_focal=float(np.log(values["focal"].value)))
+    return replace(estimate, down=-pose[2, :3])
+
+
+def _with_spreads(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estimate]) -> CameraEstimate:
+    """Return the estimate with the spreads of the fit."""
     before = estimate.rotation_std(inputs.camera_to_world)
     for name, row, std in (("camera_turn_x", 1, before[0]), ("camera_turn_y", 0, before[1])):
         direction = np.concatenate([[0.0], inputs.camera_to_world[row, :3], [0.0, 0.0]])
@@ -171,8 +187,7 @@ def _as_fitted(inputs: Inputs, estimate: CameraEstimate, values: dict[str, Estim
     if values["focal"].source == "nuisance":
         spread = _spread(tuple(np.log(values["focal"].ci95)))
         estimate = estimate.known(np.eye(6)[:1], _measured(estimate.std("log_focal"), spread))
-        estimate = replace(estimate, log_focal=float(np.log(values["focal"].value)))
-    return replace(estimate, down=-pose[2, :3])
+    return estimate
 
 
 def _spread(ci95: tuple[float, ...]) -> float:
@@ -190,7 +205,7 @@ def _motion(inputs: Inputs, track: Track) -> Motion:
     from vid2phys.commands.identify.places import places_of
     from vid2phys.solvers.camera_from_motion import Motion
 
-    places, pose = places_of(track), track.poses.pose
+    places, pose = places_of(track, lasting=True), track.poses.pose
     frames = np.flatnonzero(track.tracked & pose.is_finite)
     return Motion(places.times_s, places.points, places.covariance, pose.rotation[frames], inputs.mesh.vertices)
 
@@ -208,10 +223,14 @@ def _pose(estimate: CameraEstimate, first: Array) -> Array:
 def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate) -> tuple[Inputs, tuple[str, ...]]:
     """Return the inputs with the camera's unknowns as nuisance parameters, and a note where no fit can take these."""
     from vid2phys.commands.identify.config import OF_ANY_LOSS
+    from vid2phys.commands.identify.fit_impacts import fits_contact
     from vid2phys.solvers.camera_parameters import with_camera_parameters
 
     if options.method in OF_ANY_LOSS:
         text = f"intervals of --solver {options.method} do not carry the uncertainty of the camera: use smoothing"
+        return inputs, (warning(text),)
+    if fits_contact(inputs, options):  # a contact that is not modelled yet would move the focal length
+        text = "intervals of contact do not carry the uncertainty of the camera: give a camera file with its pose"
         return inputs, (warning(text),)
     known, (about_x, about_y) = inputs.known, estimate.rotation_std(inputs.camera_to_world)
     priors = {"camera_turn_x": (0.0, about_x), "camera_turn_y": (0.0, about_y)}
@@ -240,7 +259,7 @@ def _report(nominal: float, kept: EstimatedCamera, focal: FocalPrior) -> dict[st
     for name, (angle, spread) in (("pitch_deg", estimate.pitch), ("roll_deg", estimate.roll)):
         report[name] = _normal(float(np.degrees(angle)), float(np.degrees(spread)), by_motion)
     if check.flights is not None:
-        spread = _gravity_std(check)
+        spread = _gravity_std(check, kept.size_std)
         low, high = (check.gravity * float(np.exp(sign * _NORMAL * spread)) for sign in (-1.0, 1.0))
         report["gravity_m_s2"] = _value(check.gravity, (low, high), "the fall, if the size is right")
     if estimate.ground_m is not None:
@@ -262,11 +281,18 @@ def _normal(value: float, std: float, source: str) -> dict[str, Any]:
     return _value(value, (value - _NORMAL * std, value + _NORMAL * std), source)
 
 
-def _gravity_std(check: CameraEstimate) -> float:
-    """Return the spread of the logarithm of gravity, with the error of the body's size."""
+def _gravity_std(check: CameraEstimate, size_std: float) -> float:
+    """Return the spread of the logarithm of gravity, with the relative error of the body's size."""
+    return float(np.hypot(check.std("log_gravity"), size_std))
+
+
+def _size_std(motion: Motion, focal_px: float) -> float:
+    """Return the relative error of the body's size: of its mesh, and of its width in the image."""
     from vid2phys.solvers.camera_from_motion import SIZE_STD
 
-    return float(np.hypot(check.std("log_gravity"), SIZE_STD))
+    distance_m = float(np.median(np.linalg.norm(motion.points, axis=1)))
+    width_px = 2.0 * focal_px * float(np.linalg.norm(motion.vertices, axis=1).max()) / distance_m
+    return float(np.hypot(SIZE_STD, _WIDTH_PX / width_px))
 
 
 def _remedies(estimate: CameraEstimate, check: CameraEstimate) -> list[str]:

@@ -26,7 +26,7 @@ from vid2phys.commands.identify.fit_impacts import (
 from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
-from vid2phys.commands.identify.plausibility import distance_notes, plausibility_notes
+from vid2phys.commands.identify.plausibility import distance_notes, flights_of, plausibility_notes
 from vid2phys.commands.identify.silhouette_doubts import likely_reason, proportion_doubts, silhouette_doubts
 from vid2phys.commands.identify.unknown_torques import without_opposed
 from vid2phys.commands.progress import Progress, silent
@@ -56,6 +56,7 @@ RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
     "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
 )
+CARRIED = "something carries the body's weight all the time: unknown forces are deviations from that"
 UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's keypoints")
 
 
@@ -107,6 +108,10 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     if chosen != next(iter(tried)):
         fitted = smoothing.fit(chosen_problem, fitted.point.states, hyperparameters=fitted.hyperparameters)
     notes: list[str] = [UNREFINED] if unrefined else []
+    carried = _carried(inputs, chosen_problem, fitted)
+    if carried is not None:
+        chosen_problem, fitted = carried
+        notes.append(CARRIED)
     if inputs.is_ambiguous:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
     return Initialised(
@@ -117,6 +122,25 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
         np.sort(evidence)[::-1],
         tuple(notes),
     )
+
+
+def _carried(inputs: Inputs, problem: Problem, fitted: Smoothed) -> tuple[Problem, Smoothed] | None:
+    """Return the problem and the fit of a body whose weight is carried; None where the clip shows otherwise.
+
+    A thrown body has forces about zero, one that a hand holds about its weight. The evidence of both fits decides.
+    A body that flies for a while is thrown, and one whose parameters are asked has no other forces.
+    """
+    from vid2phys.solvers import smoothing
+    from vid2phys.solvers.problem import flies_free
+
+    asked = set(inputs.known.parameters.free_names) - set(inputs.known.nuisance)
+    if inputs.actions is not None or not flies_free(inputs.system) or asked:
+        return None
+    if flights_of(problem, smoothing.solution(fitted), inputs.mesh.radius_m):
+        return None
+    carried = replace(problem, carried=True)
+    found = smoothing.fit(carried, fitted.point.states)
+    return (carried, found) if found.log_evidence > fitted.log_evidence else None
 
 
 def estimate(

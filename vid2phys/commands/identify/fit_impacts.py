@@ -72,7 +72,9 @@ def fit_impacts(
     hidden = _hidden_axes(inputs)
     poses = FramePoses.of(problem, smoothed.states, hidden)
     known = inputs.known.parameters
-    parameters, priors = with_ground(system, known, problem.priors, options.fit, poses.states)
+    # a world that begins where the body was first seen does not know its ground
+    asked = options.fit if inputs.camera_estimate is None else (*options.fit, *GROUND_STD)
+    parameters, priors = with_ground(system, known, problem.priors, asked, poses.states)
     whole = replace(problem, parameters=parameters, priors=priors)
     names = parameters.free_names
     fitted = impacts.fit(

@@ -72,25 +72,40 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
 
     solution: of a fit by smoothing. radius_m: of the body.
     """
-    from vid2phys.solvers.problem import DELAY, flies_free
+    from vid2phys.solvers.problem import DELAY
 
     values = {parameter.name: parameter.value for parameter in solution.parameters}
     if not values.get("mass") or not values.get("gravity"):
         return ()
     if problem.actions is not None:
         return action_notes(solution.extra.get(DELAY, 0.0), solution.extra.get("force_std", 0.0) / values["gravity"])
+    unknown = _unknown_acceleration(problem, solution)
+    if unknown is None:
+        return ()
+    found, free = flights_of(problem, solution, radius_m), set(problem.parameters.free_names)
+    if "gravity" in free and not free & set(problem.system.capabilities.of_impacts):
+        return gravity_notes(found, float(np.sqrt((unknown[0] ** 2).sum(axis=1).mean())))
+    return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(problem.observation.times_s))))
+
+
+def flights_of(problem: Problem, solution: Solution, radius_m: float) -> list[Flight]:
+    """Return stretches of constant acceleration of a body that forces move, in a fit by smoothing."""
+    unknown = _unknown_acceleration(problem, solution)
+    if unknown is None:
+        return []
+    acceleration = unknown[0] - np.array([0.0, 0.0, solution.parameters["gravity"].value])
+    return flights(problem.observation.times_s, acceleration, unknown[1], radius_m)
+
+
+def _unknown_acceleration(problem: Problem, solution: Solution) -> tuple[Array, Array] | None:
+    """Return the acceleration by unknown forces and its standard deviation, [F - 1, 3] m/s^2; None without any."""
+    from vid2phys.solvers.problem import flies_free
+
     names = problem.system.action_names
     if not flies_free(problem.system) or solution.action_std is None or not set(_FORCES) <= set(names):
-        return ()
-    forces = [names.index(name) for name in _FORCES]
-    times = problem.observation.times_s
-    unknown = solution.controls[:, forces] / values["mass"]
-    acceleration = unknown - np.array([0.0, 0.0, values["gravity"]])
-    found = flights(times, acceleration, solution.action_std[:, forces] / values["mass"], radius_m)
-    free = set(problem.parameters.free_names)
-    if "gravity" in free and not free & set(problem.system.capabilities.of_impacts):
-        return gravity_notes(found, float(np.sqrt((unknown**2).sum(axis=1).mean())))
-    return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(times))))
+        return None
+    forces, mass = [names.index(name) for name in _FORCES], solution.parameters["mass"].value
+    return solution.controls[:, forces] / mass, solution.action_std[:, forces] / mass
 
 
 def gravity_notes(found: list[Flight], unknown: float) -> tuple[str, ...]:

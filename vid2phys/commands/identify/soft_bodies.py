@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array
 
 _STABLE, _HALVED = 0.01, 2.0  # change of E by a finer mesh, and how much smaller the next one is
+_SECOND_ORDER = 3.0  # last change of a second-order error over what is left of it
 _MOST_VERTICES, _MOST_ROLLED = 12_000, 800  # of a mesh whose modes are found, and of one that is simulated
 _LEAST_DAMPING = 0.003  # where a fit of damping begins, as a share of the critical one
 _FASTEST = 200.0  # 1/s, of first rates over the limits of amplitudes
@@ -89,8 +90,9 @@ def mesh_to_fit(body: SoftBody, parameters: Array) -> tuple[SoftBody, MeshError,
     """Return the body on the mesh that is simulated, its errors, and a note on them.
 
     Meshes are refined until E, which at a given frequency goes with one over its square for 1 Pa, moves by less than
-    1 %. The next mesh moves it by half as much at most, where clamps make stresses singular. Simulated is the coarsest
-    mesh whose E is within 1 % of that of the finest, as far as it has few enough nodes.
+    1 %. The next mesh moves it by half as much at most, where clamps make stresses singular. The viscosity's error
+    falls to a quarter with each mesh, so that a third of its last change is left (Richardson's extrapolation).
+    Simulated is the coarsest mesh whose E is within 1 % of that of the finest, as far as it has few enough nodes.
     """
     from vid2phys.engine.systems._reduced import EXACT, MeshError
     from vid2phys.engine.vibration import vibration
@@ -111,7 +113,8 @@ def mesh_to_fit(body: SoftBody, parameters: Array) -> tuple[SoftBody, MeshError,
     while abs(moved[used]) > _STABLE and counts[used + 1] <= _MOST_ROLLED:
         used += 1
     stiffness = float(found[-1].squares[0] / found[used].squares[0])
-    mesh = MeshError(stiffness, float(found[-1].decays[0] / found[used].decays[0]), abs(change))
+    decay = float(found[-1].decays[0] + (found[-1].decays[0] - found[-2].decays[0]) / _SECOND_ORDER)
+    mesh = MeshError(stiffness, decay / float(found[used].decays[0]), abs(change))
     text = f"E is {moved[0]:+.1%} from what the mesh of {counts[0]} nodes gives, by one of {counts[-1]} nodes"
     text = f"{text}; finer ones may move it by {abs(change):.1%}, which the intervals hold"
     return meshes[used], mesh, text if abs(change) <= _STABLE else warning(text)

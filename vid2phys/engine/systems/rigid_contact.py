@@ -497,6 +497,12 @@ class ThrownBody(RigidContact):
         )
         return self.from_principal(states), contacts
 
+    def carrying_controls(self, parameters: Array) -> Array:
+        """See `System.carrying_controls`: the first three controls are a force in world axes."""
+        named, controls = self._named(parameters), np.zeros(len(self.control_names))
+        controls[2] = named["mass"] * named["gravity"]
+        return controls
+
     def on_springs(self, parameters: Array, *, has_actions: bool = False) -> RigidContact:
         """Return the body with springs of contact in place of the law of impact, over the plane of parameters [P].
 

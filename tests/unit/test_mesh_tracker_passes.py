@@ -1,0 +1,303 @@
+"""What a mesh's track is made of: features of the texture first, else motion; what is refused, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.moving_box import CAMERA, FPS
+from tests.unit.test_mesh_tracker import MESH, SHAPE, World, fit_at, nothing, pose_at, xs
+from vid2phys.error_model import Calibration
+from vid2phys.errors import InputError
+from vid2phys.io.array_clip import array_clip
+from vid2phys.tracking import mesh_tracker
+from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
+from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker, _with_fits, track_mesh
+from vid2phys.tracking.silhouette_fit import Fit
+from vid2phys.tracking.track import Track
+from vid2phys.types import Array
+
+FRAMES = 4
+CLIP = array_clip(np.zeros((FRAMES, 48, 64, 3), np.uint8), np.arange(FRAMES) / FPS, "blank")
+FOUND = [fit_at(0.0), None, fit_at(0.2), fit_at(0.3, overlap=0.1)]  # the last one is not supported
+MOVING = replace(CAMERA, camera_to_world=np.tile(np.eye(4), (FRAMES, 1, 1)))
+ELEMENTS = len(SHAPE.rotations)
+
+
+@dataclass
+class Stage:
+    """Stand-ins of the steps, which note what they were given. features: what the texture's features find."""
+
+    patch: pytest.MonkeyPatch
+    texture: Any = None
+    features: Track | None = None
+    at_hint: bool = True
+    found: Sequence[Fit | None] = tuple(FOUND)
+    moved: bool = True
+    learned: dict[int, Any] | None = None
+    by_texture: Track | None = None
+
+    def __post_init__(self) -> None:
+        self.calls, self.tracker = list[str](), UNUSED
+        self.patch.setattr(mesh_tracker.SurfaceTexture, "of", lambda *_: self.texture)
+        self.patch.setattr(mesh_tracker, "_track_features", lambda *_: self.note("features", self.features))
+        self.patch.setattr(mesh_tracker, "is_at_hint", lambda *_: self.at_hint)
+        self.patch.setattr(mesh_tracker, "refine_by_learned_texture", self.refine)
+        self.patch.setattr(mesh_tracker, "_by_texture", lambda *_: self.note("texture", self.by_texture))
+
+    def note(self, name: str, result: Any) -> Any:
+        self.calls.append(name)
+        return result
+
+    def refine(self, *given: Any) -> Any:
+        self.calls.append(f"learned from {sorted(given[4])}")
+        return self.learned
+
+    def track(self, **options: Any) -> Track:
+        def run(tracker: MeshTracker) -> list[Fit | None]:
+            self.calls.append("motion")
+            self.tracker, tracker.moved = tracker, self.moved
+            tracker.evidence, tracker.foreground = np.arange(float(ELEMENTS)), UNUSED
+            return list(self.found)
+
+        self.patch.setattr(MeshTracker, "run", run)
+        return track_mesh(CLIP, options.pop("camera", CAMERA), MESH, SHAPE, Calibration(), **options)
+
+
+UNUSED: Any = SimpleNamespace()
+
+
+def tracked(rows: list[int]) -> Track:
+    return _with_fits(nothing(FRAMES), np.array(rows), [fit_at(0.1 * i) for i in rows], Calibration(), DEFAULTS)
+
+
+def test_a_plain_body_is_followed_by_its_motion(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    found = stage.track(tilt_std_rad=0.3)
+    assert stage.calls == ["motion", "learned from [0, 2]"]
+    assert found.tracked.tolist() == [True, False, True, False]
+    assert found.unsupported.tolist() == [3]
+    assert not found.learned_texture
+    np.testing.assert_allclose(found.poses.translation[2, 0], 0.2)
+    np.testing.assert_array_equal(found.branch_log_likelihood, np.arange(float(ELEMENTS)))
+    assert stage.tracker.tilt_std_rad == 0.3
+    assert stage.tracker.hinted is None
+
+
+def test_a_texture_that_was_learned_moves_the_poses(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, learned={0: pose_at(0.01), 2: pose_at(0.21)})
+    found = stage.track()
+    assert found.learned_texture
+    np.testing.assert_allclose(found.poses.translation[[0, 2], 0], [0.01, 0.21])
+
+
+@pytest.mark.parametrize("explains", [True, False])
+def test_a_body_of_which_no_features_are_found_is_refined_by_its_texture(
+    explains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, texture=UNUSED, by_texture=tracked([2]) if explains else None)
+    found = stage.track()
+    assert stage.calls == ["features", "motion", "texture"]
+    assert np.flatnonzero(found.tracked).tolist() == ([2] if explains else [0, 2])
+
+
+def test_features_of_a_texture_track_the_body_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before a camera that moves; the first frame in which it is found is shown."""
+    seen, shown = tracked([1, 3]), list[tuple[int, float]]()
+    stage = Stage(monkeypatch, texture=UNUSED, features=seen)
+    first = lambda i, pose: shown.append((i, float(pose.translation[0])))  # noqa: E731
+    assert stage.track(first=first) is seen
+    assert stage.track(camera=MOVING) is seen
+    assert shown == [(1, pytest.approx(0.1))]
+    assert stage.calls == ["features"] * 2
+
+
+@pytest.mark.parametrize("at_hint", [True, False])
+def test_features_elsewhere_than_the_hint_do_not_count(at_hint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, hint = tracked([1, 3]), SimpleNamespace(row=lambda clip: 2)
+    stage = Stage(monkeypatch, texture=UNUSED, features=seen, at_hint=at_hint)
+    found = stage.track(hint=hint)
+    assert (found is seen) is at_hint
+    if not at_hint:
+        assert (stage.tracker.hinted.row, stage.tracker.hinted.hint) == (2, hint)
+
+
+@pytest.mark.parametrize(
+    ("given", "camera", "message"),
+    [
+        ({}, MOVING, "a camera that moves, and no trained model"),
+        ({"moved": False}, CAMERA, "nothing moves in 'blank'"),
+        ({"found": (None, None, None, None)}, CAMERA, "nothing that moves in 'blank' has the shape"),
+        ({"found": (None, None, None, FOUND[3])}, CAMERA, "nothing that moves in 'blank' has the shape"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(
+    given: dict[str, Any], camera: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Stage(monkeypatch, **given).track(camera=camera)
+
+
+class Runner(MeshTracker):
+    """A tracker whose steps are stand-ins: fits of a row are at that many tenths of a metre."""
+
+    def __init__(self, anchors: dict[int, list[Fit]], hinted: Any = None, **options: Any) -> None:
+        frames: Any = [0] * 5
+        super().__init__(frames, np.arange(5) / FPS, CAMERA, MESH, SHAPE, **options)
+        self.anchors, self.hinted, self.log = anchors, hinted, list[Any]()
+
+    def begin(self) -> None:
+        self.log.append("begin")
+
+    def _teach(self) -> dict[int, list[Fit]]:
+        return self.anchors
+
+    def _teach_at_hint(self, hinted: Any) -> dict[int, list[Fit]]:
+        self.log.append("hint")
+        return self.anchors
+
+    def _followed(self, anchors: dict[int, list[Fit]]) -> Any:
+        self.log.append({i: len(fits) for i, fits in anchors.items()})
+        return [[fit_at(0.1 * i)] for i in range(5)]
+
+    def _joined(self, candidates: Any) -> Any:
+        return [None if i == 4 else fits[0] for i, fits in enumerate(candidates)]
+
+    def _learn(self, fits: dict[int, Fit], share: float = 1.0) -> None:
+        self.log.append(("learn", sorted(fits)))
+
+    def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
+        return {0: [fit_at(0.0)], 1: [], 3: [fit_at(0.3), fit_at(0.31)]}
+
+    def _between(self, found: Any) -> Any:
+        return [[] if fit is None else [fit] for fit in found]
+
+
+def test_a_run_follows_twice_and_shows_its_best_anchor_first() -> None:
+    """The best one by evidence and overlap; frames in which a search finds nothing are no anchors."""
+    shown, shares = list[tuple[int, float]](), list[float]()
+    anchors = {1: [fit_at(0.1, nats=50.0)], 3: [fit_at(0.3, nats=60.0)], 2: [fit_at(0.2, nats=90.0, overlap=0.5)]}
+    runner = Runner(anchors, first=lambda i, pose: shown.append((i, pose.translation[0])), progress=shares.append)
+    found = runner.run()
+    assert shown == [(3, pytest.approx(0.3))]
+    assert shares == [0.3, 0.5, 0.7]
+    assert runner.log == ["begin", {1: 1, 3: 1, 2: 1}, ("learn", [0, 1, 2, 3]), {0: 1, 3: 2}]
+    assert [fit is None for fit in found] == [False] * 4 + [True]
+    np.testing.assert_array_equal(runner.evidence, np.zeros(ELEMENTS))
+
+
+def test_the_fit_at_a_hint_stays_an_anchor() -> None:
+    runner = Runner({3: [fit_at(0.3)]}, hinted=SimpleNamespace(row=3))
+    runner.run()
+    assert runner.log[1] == "hint"
+    assert runner.log[-1] == {0: 1, 3: 3}
+    runner = Runner({2: [fit_at(0.2)]}, hinted=SimpleNamespace(row=2))
+    runner.run()
+    assert runner.log[-1] == {0: 1, 3: 2, 2: 1}
+
+
+def test_without_anchors_all_frames_are_lost() -> None:
+    shares = list[float]()
+    assert Runner({}, progress=shares.append).run() == [None] * 5
+    assert shares == []
+
+
+@pytest.mark.parametrize(("tilt_rad", "nats"), [(0.0, 0.0), (0.2, -2.0), (0.3, -4.5), (3.0, -HYPOTHESES.max_tilt_nats)])
+def test_a_tilt_costs_half_its_square_up_to_a_limit(tilt_rad: float, nats: float) -> None:
+    """The body's z axis is up in the world for a camera of any pose."""
+    up = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(0.4), -np.sin(0.4)], [0.0, np.sin(0.4), np.cos(0.4)]])
+    to_world = np.eye(4)
+    to_world[:3, :3] = up
+    runner = Runner({}, tilt_std_rad=0.1)
+    runner.camera = replace(CAMERA, camera_to_world=to_world)
+    tilted = pose_at(0.0, (tilt_rad, 0.0, 0.0)).rotation
+    pose = replace(pose_at(0.0), rotation=up.T @ tilted)
+    assert runner._tilt_nats(pose) == pytest.approx(nats, abs=1e-9)
+    fit = Fit(pose, 70.0, 0.9, None)
+    assert runner._nats(fit) == pytest.approx(70.0 / DEFAULTS.temperature + nats)
+    runner.tilt_std_rad = None
+    assert runner._tilt_nats(pose) == 0.0
+    runner.tilt_std_rad, runner.camera = 0.1, replace(CAMERA, camera_to_world=None)
+    assert runner._tilt_nats(pose) == 0.0
+
+
+def test_a_texture_speaks_for_an_element_and_for_what_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, image = Runner({}), np.zeros((2, 2, 3), np.uint8)
+    np.testing.assert_array_equal(runner._texture_nats(image, fit_at(0.0)), np.zeros(ELEMENTS))
+    shown: Any = SimpleNamespace(explained=lambda colors: (None, {"b": 5.0}[colors]))
+    monkeypatch.setattr(mesh_tracker, "_shown", lambda *_: shown)
+    nats: Array = np.array([1.0, 3.0, 2.0])
+    runner.texture = SimpleNamespace(element_nats=lambda _: nats, colors=["a", "b", "c"])  # type: ignore[assignment]
+    np.testing.assert_array_equal(runner._texture_nats(image, fit_at(0.0)), nats + 5.0)
+
+
+def test_most_of_what_changes_may_be_a_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fifths of the changed pixels must be no shadow, in the median of the frames."""
+    monkeypatch.setattr(mesh_tracker, "side_by_side", lambda work, over: [work(each) for each in over])
+    runner = Runner({})
+
+    def lit(counts: list[int]) -> bool:
+        ratio = lambda count: np.where(np.arange(10) < count, 1.0, 0.0)  # noqa: E731
+        runner.frames = counts  # type: ignore[assignment]
+        bright = SimpleNamespace(log_ratio=lambda _: ratio(10))
+        runner.foreground = SimpleNamespace(without_shadows=lambda: bright, log_ratio=ratio)  # type: ignore[assignment]
+        return runner._passes_for_shadow(range(len(counts)))
+
+    assert lit([3, 3, 9])
+    assert not lit([4, 5, 0]), "four of ten"
+    assert not lit([0, 10, 10])
+
+
+def test_what_may_be_shadow_counts_neither_for_nor_against_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two searches, with shadows in the model of the scene and without; both are judged by the same pixels."""
+    runner, judged, searched = Runner({}), list[Any](), list[Array]()
+    seen_ratio, bright_ratio = np.array([0.5, -1.0, -1.0, 2.0]), np.array([1.5, 2.0, -3.0, -4.0])
+
+    @dataclass(frozen=True)
+    class Frame:
+        frame: str
+        log_ratio: Array
+
+        def judged(self, pose: Any, contour: Any) -> Any:
+            judged.append((self.log_ratio.tolist(), contour))
+            return pose.translation[0]
+
+    def detected(i: int, seen: Any) -> list[Fit]:
+        searched.append(seen.log_ratio)
+        return [Fit(pose_at(0.1 * len(searched)), 1.0, 1.0, f"contour {len(searched)}")]  # type: ignore[arg-type]
+
+    bright = SimpleNamespace(log_ratio=lambda frame: bright_ratio)
+    runner.foreground = SimpleNamespace(without_shadows=lambda: bright)  # type: ignore[assignment]
+    monkeypatch.setattr(MeshTracker, "_detected", lambda self, i, seen: detected(i, seen))
+    found = runner._detected_in_shadow(3, Frame("frame", seen_ratio))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, [0.1, 0.2])
+    assert [each.tolist() for each in searched] == [seen_ratio.tolist(), bright_ratio.tolist()]
+    assert judged == [([0.5, 0.0, -3.0, 2.0], "contour 1"), ([0.5, 0.0, -3.0, 2.0], "contour 2")]
+
+
+def test_a_body_is_shown_where_its_bounding_sphere_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = list[Any]()
+    monkeypatch.setattr(mesh_tracker, "make_view", lambda camera, *place: places.append(place) or "view")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(mesh_tracker, "soft_view", lambda frame, camera, view, config: (frame, view, config))
+    texture: Any = SimpleNamespace(config="soft", shown=lambda view, image, pose: (view, image))
+    pose, frame = pose_at(0.5), np.zeros((2, 2, 3), np.uint8)
+    view, image = mesh_tracker._shown(frame, CAMERA, MESH, texture, pose, DEFAULTS)  # type: ignore[misc]
+    assert view == "view"
+    assert image[1:] == ("view", "soft")
+    ((center, radius, size),) = places
+    np.testing.assert_allclose(center, [0.5, 0.0])
+    assert radius == pytest.approx(np.arcsin(MESH.radius_m / np.hypot(0.5, 1.0)))
+    assert size == 96
+
+
+def test_a_frame_that_agrees_with_those_beside_it_is_not_fitted_from_others() -> None:
+    """Of a body that is thrown, frames further away predict another place."""
+    world = World(np.array([0.0, 0.0, 0.01, 0.01, 0.5]))
+    found = world.tracker()._between([fit_at(x) for x in (0.0, 0.004, 0.008, 0.012, 0.5)])
+    assert xs(found[2]) == [0.008]
+    assert world.calls[:1] == [("fitted", 3, 0.254)], "the fourth frame jumps"
