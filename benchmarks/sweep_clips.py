@@ -2,7 +2,8 @@
 
 `make` writes one clip of a thrown body in the layout of `benchmarks.clips`. The body flies freely before a static
 camera of 640x480 pixels. Its size in the frame comes from its size in metres, so that its path in the frame stays the
-same. Frames are rasterised with two lights and no path tracer: a clip takes two to ten seconds.
+same. Frames are rasterised with two lights and no path tracer: a clip takes two to ten seconds. `film` does the same
+for a body, a motion and a camera that the caller gives.
 
 Limits: no shadows, no reflections, no floor. So these clips are easier than filmed ones with the same numbers.
 """
@@ -22,20 +23,22 @@ from benchmarks.clips import files
 from benchmarks.clips.appearance import Lens, Surface
 from benchmarks.clips.bodies import Body, Solid, build
 from benchmarks.clips.motion import Motion, Throw
+from benchmarks.prints import printed
 from vid2phys.engine.render.rasterizer import lambert, rasterize_camera
 from vid2phys.risp.appearance.backgrounds import fractal_noise, random_color, to_linear
-from vid2phys.types import Array, Camera
+from vid2phys.types import Array, Camera, Mesh
 
 Light = NDArray[Any]  # float32, linear
 BODIES = {
     "box": Body("box", (0.12, 0.08, 0.05), (Surface(),)),
     "l_shape": Body("l_shape", (0.13, 0.09, 0.035, 0.03), (Surface(),)),
 }
-WIDTH, HEIGHT, FOCAL_PX = 640, 480, 800.0
+WIDTH, HEIGHT = 640, 480
 _CENTER_M = 5.0  # height of the middle of the path: the body meets no floor
-_LONGEST_S, _MARGIN_PX, _GRAVITY = 0.85, 20, 9.81
-_LIGHTS = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))  # direction of travel in camera axes, strength
+MARGIN_PX = 20
 _SUPERSAMPLE = 3
+Lights = tuple[tuple[tuple[float, float, float], float], ...]
+_LIGHTS: Lights = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,15 @@ class Cell:
         fps: frames a second.
         distance_m: from the camera. A large body needs more, so that it stays in the frame for half a second.
         color: of the body, display values.
+        print_color: of parts of its surface; None for a plain body.
+        lights: direction of travel in camera axes, and strength, of each.
+        longest_s: duration of a free flight, where the frame has room for it.
+        spin_rad_s: standard deviation of each component of a free flight's spin.
+        pitch_deg: by how much the camera of a free flight looks down.
+        gravity: of a free flight, m/s^2.
+        image_px: width and height of the image; the angle of view is the same for all.
+        lens_blur_px: standard deviation of the point spread of the lens.
+        crf: of the codec; a larger one keeps less.
     """
 
     size_px: float = 80.0
@@ -63,12 +75,27 @@ class Cell:
     fps: float = 60.0
     distance_m: float = 2.0
     color: tuple[int, int, int] = (196, 98, 52)
+    print_color: tuple[int, int, int] | None = None
+    lights: Lights = _LIGHTS
+    longest_s: float = 0.85
+    spin_rad_s: float = 3.0
+    pitch_deg: float = 0.0
+    gravity: float = 9.81
+    image_px: tuple[int, int] = (WIDTH, HEIGHT)
+    lens_blur_px: float = 0.0
+    crf: int = 18
 
     @property
     def lens(self) -> Lens:
-        """Return the camera, at the height of the middle of the path."""
-        center = (322.3, 236.1)
-        return Lens((0.0, -self.distance_m, _CENTER_M), (0.0, 0.0, _CENTER_M), FOCAL_PX, center, (WIDTH, HEIGHT))
+        """Return the camera of a free flight, which looks at the middle of the path."""
+        pitch, middle = np.radians(self.pitch_deg), np.array([0.0, 0.0, _CENTER_M])
+        return lens_at(middle + self.distance_m * np.array([0.0, -np.cos(pitch), np.sin(pitch)]), middle, self.image_px)
+
+
+def lens_at(place_m: Array, towards_m: Array, image_px: tuple[int, int]) -> Lens:
+    """Return a camera at a place [3] that looks towards another one."""
+    share = image_px[0] / WIDTH
+    return Lens(_three(place_m), _three(towards_m), 800.0 * share, (322.3 * share, 236.1 * share), image_px)
 
 
 def make(cell: Cell, body: Body, folder: Path, seed: int = 0) -> None:
@@ -77,21 +104,29 @@ def make(cell: Cell, body: Body, folder: Path, seed: int = 0) -> None:
     body: its shape and proportions; its size is that of the cell.
     """
     rng = _random(seed)
-    solid, motion, frames = _scaled(cell, body, rng)
-    lens = cell.lens
-    camera = Camera(lens.matrix(), WIDTH, HEIGHT, camera_to_world=lens.camera_to_world())
+    film(cell, *_scaled(cell, body, rng), cell.lens, folder, rng)
+
+
+def film(
+    cell: Cell, solid: Solid, motion: Motion, frames: int, lens: Lens, folder: Path, rng: np.random.Generator
+) -> None:
+    """Write the files that `make` writes, of any motion before any camera."""
+    camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
     background, bars = _background(cell, rng), _bars(cell, rng)
-    exposure_s = _exposure_s(cell, motion, frames)
+    exposure_s = _exposure_s(cell, motion, frames, lens)
+    mesh = printed(solid, 1 if cell.print_color is None else 2)
     images = []
     for k in range(frames):
-        light = _exposed(solid, motion, camera, background, k / cell.fps, exposure_s, cell)
+        light = _exposed(mesh, motion, camera, background, k / cell.fps, exposure_s, cell)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
+        if cell.lens_blur_px:
+            light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
         images.append(_sensed(light, cell.noise, rng))
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
     files.write_camera(folder / "camera.yaml", folder.name, lens)
     files.write_mocap(folder / "mocap.csv", folder.name, motion, (frames - 1) / cell.fps)
-    files.write_video(folder / "clip.mp4", images, cell.fps, (WIDTH, HEIGHT), 18)
+    files.write_video(folder / "clip.mp4", images, cell.fps, lens.size_px, cell.crf)
 
 
 def thrown(cell: Cell, body: Body, seed: int = 0) -> tuple[Solid, Motion, int]:
@@ -105,16 +140,18 @@ def _random(seed: int) -> np.random.Generator:
 
 def _scaled(cell: Cell, body: Body, rng: np.random.Generator) -> tuple[Solid, Motion, int]:
     """Return the body at the size that the cell asks for, its motion, and the number of frames."""
-    room_m = (HEIGHT - 1.15 * cell.size_px - 2 * _MARGIN_PX) * cell.distance_m / FOCAL_PX
-    duration_s = min(_LONGEST_S, float(np.sqrt(8.0 * room_m / _GRAVITY)))
+    (width, height), focal_px = cell.image_px, cell.lens.focal_px
+    room_m = (height - 1.15 * cell.size_px - 2 * MARGIN_PX) * cell.distance_m / focal_px
+    duration_s = min(cell.longest_s, float(np.sqrt(8.0 * room_m / cell.gravity)))
     frames = int(duration_s * cell.fps)
-    aside_m = min(0.5, (0.5 * WIDTH - 0.6 * cell.size_px - _MARGIN_PX) * cell.distance_m / FOCAL_PX)
-    top_m = _GRAVITY * duration_s**2 / 8.0
+    aside_m = min(0.5, (0.5 * width - 0.6 * cell.size_px - MARGIN_PX) * cell.distance_m / focal_px)
+    top_m = cell.gravity * duration_s**2 / 8.0
     throw = Throw(
         (-aside_m, -0.06, _CENTER_M - 0.5 * top_m),
-        (2.0 * aside_m / duration_s, 0.15, 0.5 * _GRAVITY * duration_s),
+        (2.0 * aside_m / duration_s, 0.15, 0.5 * cell.gravity * duration_s),
         _three(rng.uniform(-1.5, 1.5, 3)),
-        _three(rng.normal(0.0, 3.0, 3)),
+        _three(rng.normal(0.0, cell.spin_rad_s, 3)),
+        gravity=cell.gravity,
     )
 
     def scaled(factor: float) -> tuple[Solid, Motion]:
@@ -135,9 +172,9 @@ def _scaled(cell: Cell, body: Body, rng: np.random.Generator) -> tuple[Solid, Mo
     return *scaled(factor), frames
 
 
-def _exposure_s(cell: Cell, motion: Motion, frames: int) -> float:
+def _exposure_s(cell: Cell, motion: Motion, frames: int, lens: Lens) -> float:
     """Return the exposure that blurs by `blur_px` in the mean."""
-    pixels, _ = cell.lens.project(motion.at(np.arange(frames) / cell.fps)[0])
+    pixels, _ = lens.project(motion.at(np.arange(frames) / cell.fps)[0])
     path_px = float(np.linalg.norm(np.diff(pixels, axis=0), axis=1).mean())
     if cell.blur_px > path_px:
         raise ValueError(f"got a blur of {cell.blur_px:g} px; expected at most the path in one frame, {path_px:.1f} px")
@@ -145,20 +182,20 @@ def _exposure_s(cell: Cell, motion: Motion, frames: int) -> float:
 
 
 def _exposed(
-    solid: Solid, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, cell: Cell
+    mesh: Mesh, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, cell: Cell
 ) -> Light:
     """Return linear light [H, W, 3] of one exposure about a time."""
     count = max(1, int(np.ceil(1.5 * cell.blur_px)))
-    color = to_linear(np.array(cell.color, np.uint8))
+    colors = to_linear(np.array([cell.color, cell.print_color or cell.color], np.uint8))[mesh.part]
     shares = (np.arange(count) + 0.5) / count - 0.5
     position, quats = motion.at(time_s + exposure_s * shares)
     assert camera.camera_to_world is not None
     axes, place = camera.camera_to_world[:3, :3], camera.camera_to_world[:3, 3]
-    rgba = np.zeros((HEIGHT, WIDTH, 4), np.float32)
+    rgba = np.zeros((camera.height, camera.width, 4), np.float32)
     for p, q in zip(position, Rotation.from_quat(quats, scalar_first=True).as_matrix(), strict=True):
-        raster = rasterize_camera((solid.vertices @ q.T + p - place) @ axes, solid.faces, camera, _SUPERSAMPLE)
-        lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in _LIGHTS], axis=0)
-        seen = raster.averaged(color * lit[raster.faces_seen][..., None])
+        raster = rasterize_camera((mesh.vertices @ q.T + p - place) @ axes, mesh.faces, camera, _SUPERSAMPLE)
+        lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in cell.lights], axis=0)
+        seen = raster.averaged((colors * lit[:, None])[raster.faces_seen])
         seen[..., :3] *= seen[..., 3:]
         rgba[raster.image_window] += seen / count
     return np.asarray(background * (1.0 - rgba[..., 3:]) + rgba[..., :3])
@@ -167,13 +204,13 @@ def _exposed(
 def _background(cell: Cell, rng: np.random.Generator) -> Light:
     """Return linear light [H, W, 3] of a wall of two shades with patches on it."""
     base = to_linear(np.array([150, 152, 148], np.uint8))
-    shade = cv2.resize(fractal_noise(rng, 256, roughness=1.2), (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
+    shade = cv2.resize(fractal_noise(rng, 256, roughness=1.2), cell.image_px, interpolation=cv2.INTER_CUBIC)
     light = np.ascontiguousarray(base * (1.0 + 0.12 * shade[..., None]), np.float32)
     for index in range(cell.patches):
         color = to_linear((255 * random_color(rng)).astype(np.uint8))
         if index < cell.own_color * cell.patches:
             color = to_linear(np.array(cell.color, np.uint8)) * np.float32(rng.uniform(0.35, 1.2))
-        center, side = rng.uniform(0, [WIDTH, HEIGHT]), rng.uniform(8.0, 70.0, 2)
+        center, side = rng.uniform(0, cell.image_px), rng.uniform(8.0, 70.0, 2)
         if rng.random() < 0.5:
             box = (center.tolist(), side.tolist(), float(rng.uniform(0.0, 180.0)))
             cv2.fillPoly(light, [np.asarray(cv2.boxPoints(box), np.int32)], color.tolist(), cv2.LINE_AA)
@@ -184,9 +221,10 @@ def _background(cell: Cell, rng: np.random.Generator) -> Light:
 
 def _bars(cell: Cell, rng: np.random.Generator) -> Light:
     """Return light and coverage [H, W, 4] of static vertical bars, two for each width of the body."""
-    bars = np.zeros((HEIGHT, WIDTH, 4), np.float32)
-    bars[..., :3] = to_linear(np.array([92, 84, 70], np.uint8)) * (1.0 + 0.2 * rng.normal(size=(HEIGHT, 1, 1)))
-    bars[..., 3] = (np.arange(WIDTH) / (0.5 * cell.size_px)) % 1.0 < cell.covered
+    width, height = cell.image_px
+    bars = np.zeros((height, width, 4), np.float32)
+    bars[..., :3] = to_linear(np.array([92, 84, 70], np.uint8)) * (1.0 + 0.2 * rng.normal(size=(height, 1, 1)))
+    bars[..., 3] = (np.arange(width) / (0.5 * cell.size_px)) % 1.0 < cell.covered
     return bars
 
 

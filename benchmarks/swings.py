@@ -26,7 +26,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-import trimesh
 from numpy.typing import NDArray
 from PIL import ImageColor
 from scipy.integrate import solve_ivp
@@ -34,6 +33,7 @@ from scipy.integrate import solve_ivp
 from benchmarks.clips import files
 from benchmarks.clips.appearance import Lens, Sensor, Surface
 from benchmarks.clips.bodies import Body, Solid, build
+from benchmarks.prints import printed
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import Raster, face_normals, rasterize_camera
 from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, transform_points
@@ -243,7 +243,7 @@ class _Scene:
 
     @staticmethod
     def of(swing: Swing, solid: Solid, axis: Array, camera: Camera, rng: np.random.Generator) -> _Scene:
-        mesh = _printed(solid, len(swing.colors))
+        mesh = printed(solid, len(swing.colors))
         colors = np.array([to_linear(np.array(ImageColor.getrgb(each), np.uint8)) for each in swing.colors])
         return _Scene(mesh, colors[mesh.part], camera, _room(swing, axis, camera, rng))
 
@@ -276,17 +276,6 @@ class _Scene:
 
 def _in_camera(camera: Camera, points: Array) -> Array:
     return transform_points(invert_transform(np.asarray(camera.camera_to_world)), points)
-
-
-def _printed(solid: Solid, colors: int) -> Mesh:
-    """Return the body with small faces that belong to one of some colours, by cells of its own space."""
-    vertices, faces = solid.vertices, solid.faces
-    if colors == 1:
-        return Mesh(vertices, faces, np.zeros(len(faces), np.int64))
-    vertices, faces = trimesh.remesh.subdivide_to_size(vertices, faces, 0.008)
-    cells = np.floor(vertices[faces].mean(axis=1) / np.array([0.031, 0.023, 0.027]) + 0.37).astype(int)
-    part = np.random.default_rng(5).integers(colors, size=(64, 64, 64))[tuple(cells.T % 64)]
-    return Mesh(np.asarray(vertices), np.asarray(faces), part)
 
 
 def _room(swing: Swing, axis: Array, camera: Camera, rng: np.random.Generator) -> Array:

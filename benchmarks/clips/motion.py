@@ -67,7 +67,10 @@ def continuous(quats: Array) -> Array:
 
 @dataclass(frozen=True)
 class Throw:
-    """A free body over the floor. position_m, rotvec_rad, velocity_m_s, spin_rad_s (world axes): at time 0."""
+    """A free body over the floor. position_m, rotvec_rad, velocity_m_s, spin_rad_s (world axes): at time 0.
+
+    gravity: m/s^2.
+    """
 
     position_m: Point
     velocity_m_s: Point
@@ -75,6 +78,7 @@ class Throw:
     spin_rad_s: Point = (0.0, 0.0, 0.0)
     friction: float = 0.35
     restitution: float = 0.4
+    gravity: float = -float(GRAVITY[2])
 
     def solve(self, solid: Solid, duration_s: float) -> Motion:
         """See `Moves.solve`."""
@@ -118,7 +122,7 @@ class _FreeBody:
     def step(self, time_s: float) -> None:
         """Advance by one step."""
         before = self.velocity
-        self.velocity = before + STEP_S * GRAVITY
+        self.velocity = before - STEP_S * np.array([0.0, 0.0, self.throw.gravity])
         contacts = self._contacts()
         mean = 0.5 * (before + self.velocity)
         if len(contacts):

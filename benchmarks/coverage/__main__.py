@@ -1,12 +1,15 @@
 """Print and keep how often 95 % intervals hold the truth, and how wide they are, for random motions.
 
-    python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE]
+    python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
-KIND: arms, bars, cameras, falls, flights, shutters, swings, throws. Rows state `held_share`; `width_ratio`, the half
-width over 1.96 times the error; and `bias_ratio`, the mean error over the root mean square. Intervals of random motions
-differ in width. Errors are therefore counted in stated standard deviations, and the width ratio is one over their root
-mean square. Errors of poses are drawn from the error model of the tracker: this judges fits and their intervals, not
-the tracker.
+KIND: arms, bars, cameras, falls, flights, shutters, swings, throws; from pixels: filmed_falls, filmed_swings,
+filmed_throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the
+mean error over the root mean square. Intervals of random motions differ in width. Errors are therefore counted in
+stated standard deviations, and the width ratio is one over their root mean square.
+
+Errors of poses are drawn from the error model of the tracker: this judges fits and their intervals, not the tracker.
+Kinds from pixels draw a clip of each motion and call `identify`: they judge the tracker, too. A fall takes some 30 s
+of processor time, a throw 90 s, a swing more. `--work` keeps cases, clips and runs: a later call goes on from there.
 """
 
 from __future__ import annotations
@@ -14,26 +17,50 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.coverage.cases import Case
+from vid2phys.types import Status
 
 _SYSTEMS = {
     "arms": "articulated",
     "bars": "soft body",
     "cameras": "unknown camera",
     "falls": "rigid body",
+    "filmed_falls": "rigid body",
+    "filmed_swings": "pendulum",
+    "filmed_throws": "rigid_contact",
     "flights": "quadrotor",
     "shutters": "rolling shutter",
     "swings": "pendulum",
     "throws": "rigid_contact",
 }
 KINDS = tuple(_SYSTEMS)
+FILMED = tuple(kind for kind in KINDS if kind.startswith("filmed_"))
 _BINS = np.linspace(-5.0, 5.0, 41)
+
+
+def source(kind: str) -> dict[str, str]:
+    """Return the system of a kind of motion, and where errors of its poses come from."""
+    return {"system": _SYSTEMS[kind], "errors": "from pixels" if kind in FILMED else "drawn"}
+
+
+def fitted(kind: str, seed: int, work: Path) -> Case:
+    """Return the case of a seed: the one that `work` keeps, or a new one, which is kept there."""
+    kept = work / kind / f"{seed}.json"
+    if kept.is_file():
+        return Case.of_json(json.loads(kept.read_text()))
+    module = importlib.import_module(f"benchmarks.coverage.{kind}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    case: Case = module.case(seed, kept.with_suffix("")) if kind in FILMED else module.case(seed)
+    kept.write_text(json.dumps(case.to_json()))
+    return case
 
 
 def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
@@ -59,10 +86,11 @@ def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
         size = float(np.sqrt(np.mean(z**2)))
         out.append(
             {
-                "system": _SYSTEMS[kind],
+                **source(kind),
                 "parameter": name,
                 "motions": len(cases),
                 "converged": converged,
+                "doubtful": sum(case.status is Status.DOUBTFUL for case in cases),
                 "estimates": len(values),
                 "not_identifiable": unknown.get(name, 0),
                 "held_share": float(np.mean(np.abs(z) < 1.96)),
@@ -76,17 +104,30 @@ def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
     return out
 
 
+def all_rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
+    """Return the rows of a kind of motion; from pixels, there are rows without doubtful results, too."""
+    if kind not in FILMED:
+        return rows(kind, cases)
+    sure = rows(kind, [case for case in cases if case.status is not Status.DOUBTFUL])
+    return rows(kind, cases) + [row | {"errors": f"{row['errors']}, no doubts"} for row in sure]
+
+
+def same_line(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two rows stand in one line of the table."""
+    return all(one[key] == other[key] for key in ("system", "parameter", "errors"))
+
+
 def markdown(found: list[dict[str, Any]]) -> str:
     """Return the rows as a table."""
     lines = [
-        "| system | parameter | motions | converged | estimates | held | width ratio | bias ratio | median error "
-        "| median half width |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| system | parameter | errors | motions | converged | estimates | held | width ratio | bias ratio "
+        "| median error | median half width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in found:
         lines.append(
-            f"| {row['system']} | {row['parameter']} | {row['motions']} | {row['converged']:.0%} | {row['estimates']} "
-            f"| {row['held_share']:.1%} | {row['width_ratio']:.2f} | {row['bias_ratio']:+.2f} "
+            f"| {row['system']} | {row['parameter']} | {row['errors']} | {row['motions']} | {row['converged']:.0%} "
+            f"| {row['estimates']} | {row['held_share']:.1%} | {row['width_ratio']:.2f} | {row['bias_ratio']:+.2f} "
             f"| {row['median_error']:.2%} | {row['median_half_width']:.2%} |"
         )
     return "\n".join(lines)
@@ -106,7 +147,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for axis, row in zip(axes.ravel(), found, strict=False):
         axis.hist(np.clip(row["deviations"], -5.0, 5.0), _BINS[::2], density=True, color="tab:blue", alpha=0.6)
         axis.plot(_BINS, normal, color="black", linewidth=1.0)
-        axis.set_title(f"{row['system']}: {row['parameter']}", fontsize=9)
+        errors = "" if row["errors"] == "drawn" else f", {row['errors']}"
+        axis.set_title(f"{row['system']}: {row['parameter']}{errors}", fontsize=8)
     for axis in axes.ravel()[len(found) :]:
         axis.set_visible(False)
     figure.supxlabel("error, stated standard deviations")
@@ -123,19 +165,25 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first motion")
     parser.add_argument("--json", type=Path, help="file that keeps the rows; those of other kinds stay")
     parser.add_argument("--histogram", type=Path, help="histograms of the errors, PNG")
+    parser.add_argument("--work", type=Path, help="folder that keeps cases, clips and runs")
     options = parser.parse_args()
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    seeds = range(options.first, options.first + options.count)
     for kind in options.kinds or KINDS:
-        module, began, cases = importlib.import_module(f"benchmarks.coverage.{kind}"), time.process_time(), list[Case]()
-        for seed in range(options.first, options.first + options.count):
-            cases.append(module.case(seed))
-        found = rows(kind, cases)
-        kept = [row for row in kept if row["system"] != _SYSTEMS[kind]] + found
+        began, cases = time.process_time(), dict[int, Case]()
+        with nullcontext(options.work) if options.work else tempfile.TemporaryDirectory() as work:
+            for seed in seeds:
+                cases[seed] = fitted(kind, seed, Path(work))
+        found = all_rows(kind, list(cases.values()))
+        kept = [row for row in kept if not any(same_line(row, each) for each in found)] + found
         each_s = (time.process_time() - began) / options.count
         print(f"{kind}: {each_s:.1f} s of processor time a motion", flush=True)
+        for status in (Status.DOUBTFUL, Status.NOT_CONVERGED, Status.NOT_IDENTIFIABLE, Status.LOST):
+            if of_status := [seed for seed, case in cases.items() if case.status is status]:
+                print(f"{kind}, {status.key}: {', '.join(map(str, of_status))}", flush=True)
         if options.json:
             options.json.write_text(json.dumps(kept, indent=1) + "\n")
-    kept.sort(key=lambda row: (row["system"], row["parameter"]))
+    kept.sort(key=lambda row: (row["system"], row["parameter"], row["errors"]))
     print(markdown(kept))
     if options.histogram:
         draw(kept, options.histogram)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import trimesh
@@ -35,6 +36,16 @@ class Case:
         found = {each.name: each for each in result.parameters if each.name in truth}
         case = Case(truth, found, result.status)
         return case if case.converged else replace(case, found={})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `of_json` takes."""
+        return {"status": self.status.key, "truth": self.truth, "found": [asdict(each) for each in self.found.values()]}
+
+    @staticmethod
+    def of_json(kept: dict[str, Any]) -> Case:
+        """Return the case that `to_json` gave."""
+        estimates = [Estimate(**(each | {"ci95": tuple(each["ci95"])})) for each in kept["found"]]
+        return Case(kept["truth"], {each.name: each for each in estimates}, Status[kept["status"].upper()])
 
 
 def box(sides_m: Array) -> Mesh:

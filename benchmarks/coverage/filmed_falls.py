@@ -1,0 +1,34 @@
+"""Random bodies in free flight, from pixels: g, by `identify --model none --fit gravity`.
+
+Clips are those of `benchmarks.sweep_clips` with random appearances. g is drawn, too: 8.8 to 10.8 m/s^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.coverage import filmed
+from benchmarks.coverage.cases import Case
+from benchmarks.sweep_clips import make
+
+FIT = ("gravity",)
+
+
+def case(seed: int, folder: Path) -> Case:
+    """Return the fit of a random fall, whose clip and run are written into a folder."""
+    rng = np.random.default_rng([seed, 81])
+    fps, frames = float(rng.uniform(30.0, 120.0)), int(rng.integers(20, 51))
+    cell = replace(
+        filmed.random_cell(rng, fps),
+        longest_s=(frames + 0.5) / fps,
+        distance_m=float(rng.uniform(1.2, 3.0)),
+        spin_rad_s=float(rng.uniform(0.5, 5.0)),
+        pitch_deg=float(rng.uniform(-25.0, 25.0)),
+        gravity=float(rng.uniform(8.8, 10.8)),
+    )
+    if not (folder / "clip.mp4").is_file():
+        make(cell, filmed.random_body(rng), folder, seed)
+    return filmed.identified(folder, {"gravity": cell.gravity}, system="rigid_contact", fit=FIT)

@@ -1,0 +1,128 @@
+"""Coverage from pixels: what clips show, what the command is given, and which rows and cases are kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.clips.bodies import build
+from benchmarks.coverage import __main__ as command
+from benchmarks.coverage import filmed, filmed_falls, filmed_swings, filmed_throws
+from benchmarks.coverage.cases import Case
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.errors import InputError
+from vid2phys.geometry import matrix_from_quat
+from vid2phys.io.video import read_clip
+from vid2phys.types import Estimate, Status
+
+GRAVITY = Estimate("gravity", "m/s^2", 9.9, (9.7, 10.1), True)
+
+
+def _gravity(true: float, status: Status = Status.CONVERGED) -> Case:
+    return Case({"gravity": true}, {"gravity": GRAVITY}, status)
+
+
+def _instead_of_identify(monkeypatch: pytest.MonkeyPatch) -> list[IdentifyConfig]:
+    """Return a list that receives what `identify` is given."""
+    given = list[IdentifyConfig]()
+
+    def identify(config: IdentifyConfig) -> tuple[Any, Path]:
+        config.check()
+        given.append(config)
+        return SimpleNamespace(parameters=(GRAVITY,), status=Status.DOUBTFUL), Path()
+
+    monkeypatch.setattr(filmed, "identify", identify)
+    return given
+
+
+def test_a_fall_is_drawn_and_its_clip_goes_through_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _instead_of_identify(monkeypatch)
+    case = filmed_falls.case(0, tmp_path / "0")
+    (config,) = given
+    assert (config.model, config.fit, config.system) == (Path("none"), ("gravity",), "rigid_contact")
+    assert isinstance(config.clip, Path)
+    frames = np.stack(list(read_clip(config.clip).frames)).astype(float)
+    assert 20 <= len(frames) <= 50
+    moving = np.abs(frames - np.median(frames, axis=0)).max(axis=-1) > 60.0
+    assert 100 < moving[0].sum() < 0.2 * moving[0].size
+    assert case.converged
+    assert case.found == {"gravity": GRAVITY}
+    assert 8.8 < case.truth["gravity"] < 10.8
+
+
+def test_an_error_of_the_command_counts_as_not_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def identify(config: IdentifyConfig) -> None:
+        raise InputError("the body is found in no frame", "a clip that shows it", "use --hint")
+
+    monkeypatch.setattr(filmed, "identify", identify)
+    case = filmed.identified(tmp_path, {"mu": 0.3}, system="rigid_contact")
+    assert (case.found, case.converged) == ({}, False)
+
+
+def test_a_throw_reaches_the_floor_inside_of_the_image() -> None:
+    truth = {"mu": 0.3, "restitution": 0.4}
+    solid, motion, frames, lens = filmed_throws._thrown(np.random.default_rng(3), truth, 60.0)
+    position, quats = motion.at(np.arange(frames) / 60.0)
+    points = np.einsum("tij,vj->tvi", matrix_from_quat(quats), solid.hull) + position[:, None]
+    assert points[..., 2].min() == pytest.approx(0.0, abs=2e-3)
+    pixels, depth = lens.project(points)
+    assert ((pixels > 0.0) & (pixels < np.array(lens.size_px))).all()
+    assert depth.min() > 0.0
+
+
+def test_swings_hang_from_a_point_of_the_body_far_from_its_centre_of_mass() -> None:
+    for seed in range(20):
+        swing = filmed_swings.random_swing(np.random.default_rng(seed))
+        solid = build(swing.body)
+        low, high = solid.vertices.min(axis=0), solid.vertices.max(axis=0)
+        assert (low <= swing.point_m).all()
+        assert (swing.point_m <= high).all()
+        assert np.hypot(*swing.point_m[:2]) > 0.02
+
+
+def test_the_mass_of_a_swing_is_given_and_its_truth_is_that_of_the_clip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, known = _instead_of_identify(monkeypatch), {"length": 0.1, "damping": 1e-3, "mass": 0.2, "inertia": 1e-3}
+    (tmp_path / "clip.mp4").touch()
+    (tmp_path / "truth.json").write_text(json.dumps({"parameters": known}))
+    case = filmed_swings.case(0, tmp_path)
+    (config,) = given
+    assert (config.system, config.fit, config.set_values) == ("pendulum", ("length", "damping"), {"mass": 0.2})
+    assert case.truth == {"length": 0.1, "damping": 1e-3}
+
+
+def test_both_sources_of_errors_stay_in_the_file_and_cases_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = list[int]()
+
+    def case(seed: int, folder: Path | None = None) -> Case:
+        calls.append(seed)
+        return _gravity(9.8 + 0.1 * seed, Status.DOUBTFUL if seed == 2 else Status.CONVERGED)
+
+    modules = {f"benchmarks.coverage.{kind}": SimpleNamespace(case=case) for kind in ("falls", "filmed_falls")}
+    monkeypatch.setattr(command.importlib, "import_module", modules.__getitem__)
+    for kind in ("falls", "filmed_falls", "filmed_falls"):
+        options = [kind, "--count", "3", "--json", str(tmp_path / "rows.json"), "--work", str(tmp_path / "work")]
+        monkeypatch.setattr(sys, "argv", ["coverage", *options])
+        command.main()
+    assert calls == [0, 1, 2, 0, 1, 2]
+    kept = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["errors"], row["motions"], row["doubtful"]) for row in kept] == [
+        ("drawn", 3, 1),
+        ("from pixels", 3, 1),
+        ("from pixels, no doubts", 2, 0),
+    ]
+    assert "filmed_falls, doubtful: 2" in capsys.readouterr().out
+
+
+def test_a_case_is_kept_as_it_was() -> None:
+    case = _gravity(9.8)
+    assert Case.of_json(json.loads(json.dumps(case.to_json()))) == case
