@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.coverage import falls, rigid
+from benchmarks.coverage import rigid
 from benchmarks.coverage.cases import box
+from benchmarks.coverage.free_fall import Fall
 from vid2phys.commands.identify.fit import CARRIED
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.geometry import quat_from_rotvec
@@ -49,8 +50,8 @@ def test_a_hand_carries_the_weight_and_its_forces_are_found() -> None:
 
 
 def test_a_thrown_body_is_not_carried() -> None:
-    rng = np.random.default_rng(1)
-    states = falls._states(rng, TIMES[:20], np.array([0.3, 0.1, 2.5]), np.array([1.0, 2.0, 0.5]), GRAVITY)
+    start = np.array([0.0, 0.0, 1.0]), quat_from_rotvec(np.array([0.4, -0.3, 0.9]))
+    states = Fall(start, np.array([0.3, 0.1, 2.5]), np.array([1.0, 2.0, 0.5]), GRAVITY).states(TIMES[:20])
     lying = np.repeat(states[-1:], len(TIMES) - 20, axis=0)
     lying[:, 7:13] = 0.0
     result = fitted(np.concatenate([states, lying]))
