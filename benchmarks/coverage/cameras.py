@@ -17,13 +17,12 @@ from benchmarks.coverage.cases import Case, box
 from benchmarks.coverage.free_fall import Fall
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
-from vid2phys.commands.identify.estimated_camera import with_estimated_camera, with_fitted_camera
+from vid2phys.commands.identify.estimated_camera import size_std, with_estimated_camera, with_fitted_camera
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.geometry import look_at, looking, make_transform, matrix_from_rotvec, quat_normalize
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.io.focal_length import focal_prior, pinhole_camera
-from vid2phys.solvers.camera_from_motion import SIZE_STD
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Estimate
 
@@ -52,7 +51,8 @@ def case(seed: int) -> Case:
     def track(inputs: Inputs) -> tuple[Inputs, Track]:
         true = rigid.in_camera(replace(inputs, camera_to_world=np.asarray(camera.camera_to_world)), states)
         seen = true.moved_along_sight(np.array([1.0, 1.0, inputs.camera.K[0, 0] / focal_px]))
-        return inputs, rigid.seen(np.random.default_rng([seed, 78]), times, seen, SIZE_STD)
+        of_size = size_std(mesh.radius_m, true.translation, focal_px)
+        return inputs, rigid.seen(np.random.default_rng([seed, 78]), times, seen, of_size)
 
     options = FitOptions(fit=(), refine=False)
     inputs, found = with_estimated_camera(inputs, track(inputs), options, track)

@@ -79,8 +79,9 @@ def with_estimated_camera(
         if not enough(track):
             return tracked, track
         motion = _motion(tracked, track)
-        size_std = _size_std(motion, float(tracked.camera.K[0, 0]))
-        prior = replace(prior, log_gravity_std=_OPEN if asks_size else size_std)
+        radius_m = float(np.linalg.norm(motion.vertices, axis=1).max())
+        of_size = size_std(radius_m, motion.points, float(tracked.camera.K[0, 0]))
+        prior = replace(prior, log_gravity_std=_OPEN if asks_size else of_size)
         estimate, check = _estimated(inputs, motion, prior)
         if run == _RUNS - 1 or abs(estimate.log_focal) < _SAME:
             break
@@ -93,7 +94,7 @@ def with_estimated_camera(
     camera = replace(tracked.camera, camera_to_world=pose)
     tracked = replace(tracked, camera=camera, camera_to_world=pose)
     tracked, carried = _with_nuisance(tracked, options, estimate)
-    kept = EstimatedCamera(estimate, check, prior, first, size_std)
+    kept = EstimatedCamera(estimate, check, prior, first, of_size)
     return replace(tracked, warnings=(*tracked.warnings, *carried), camera_estimate=kept), track
 
 
@@ -286,12 +287,11 @@ def _gravity_std(check: CameraEstimate, size_std: float) -> float:
     return float(np.hypot(check.std("log_gravity"), size_std))
 
 
-def _size_std(motion: Motion, focal_px: float) -> float:
-    """Return the relative error of the body's size: of its mesh, and of its width in the image."""
+def size_std(radius_m: float, places: Array, focal_px: float) -> float:
+    """Return the relative error of the size of a body at places [T, 3] m: of its mesh, and of its width in images."""
     from vid2phys.solvers.camera_from_motion import SIZE_STD
 
-    distance_m = float(np.median(np.linalg.norm(motion.points, axis=1)))
-    width_px = 2.0 * focal_px * float(np.linalg.norm(motion.vertices, axis=1).max()) / distance_m
+    width_px = 2.0 * focal_px * radius_m / float(np.median(np.linalg.norm(places, axis=1)))
     return float(np.hypot(SIZE_STD, _WIDTH_PX / width_px))
 
 
