@@ -5,7 +5,6 @@ Clips are those of `benchmarks.swings`, with random bodies, axes and appearances
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from benchmarks.clips.appearance import Surface
 from benchmarks.clips.bodies import Body
 from benchmarks.coverage import filmed
 from benchmarks.coverage.cases import Case
+from vid2phys.io.run import read_json
 
 FIT = ("length", "damping")
 
@@ -23,7 +23,7 @@ def case(seed: int, folder: Path) -> Case:
     """Return the fit of a random swing, whose clip and run are written into a folder."""
     if not (folder / "clip.mp4").is_file():
         swings.make(f"random {seed}", random_swing(np.random.default_rng([seed, 83])), folder)
-    known = json.loads((folder / "truth.json").read_text())["parameters"]
+    known = read_json(folder / "truth.json")["parameters"]
     truth = {name: known[name] for name in FIT}
     return filmed.identified(folder, truth, system="pendulum", fit=FIT, set_values={"mass": known["mass"]})
 

@@ -119,6 +119,8 @@ def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibr
     """Return the observation with the fitted poses of some frames in place of their keypoints.
 
     The offsets of single keypoints last as long as an appearance does. A fit to them would rotate poses by degrees.
+
+    together: as of `refine_contours`.
     """
     if not fitted:
         return seen

@@ -79,8 +79,7 @@ def with_estimated_camera(
         if not enough(track):
             return tracked, track
         motion = _motion(tracked, track)
-        radius_m = float(np.linalg.norm(motion.vertices, axis=1).max())
-        of_size = size_std(radius_m, motion.points, float(tracked.camera.K[0, 0]))
+        of_size = size_std(inputs.mesh.radius_m, motion.points, float(tracked.camera.K[0, 0]))
         prior = replace(prior, log_gravity_std=_OPEN if asks_size else of_size)
         estimate, check = _estimated(inputs, motion, prior)
         if run == _RUNS - 1 or abs(estimate.log_focal) < _SAME:

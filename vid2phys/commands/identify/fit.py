@@ -56,7 +56,10 @@ RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
     "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
 )
-CARRIED = "something carries the body's weight all the time: unknown forces are deviations from that"
+CARRIED = (
+    "a hand or the ground carries the body's weight all the time, so that the fit expects forces about the weight; the "
+    "forces in actions.csv hold the weight, too"
+)
 UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's keypoints")
 
 
@@ -127,8 +130,8 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
 def _carried(inputs: Inputs, problem: Problem, fitted: Smoothed) -> tuple[Problem, Smoothed] | None:
     """Return the problem and the fit of a body whose weight is carried; None where the clip shows otherwise.
 
-    A thrown body has forces about zero, one that a hand holds about its weight. The evidence of both fits decides.
-    A body that flies for a while is thrown, and one whose parameters are asked has no other forces.
+    Unknown forces vary about zero on a thrown body, and about the weight on one that a hand holds. The evidence of both
+    fits decides. There is no second fit of a body that flies for a while, or whose parameters are asked for.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.problem import flies_free

@@ -82,7 +82,8 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
     unknown = _unknown_acceleration(problem, solution)
     if unknown is None:
         return ()
-    found, free = flights_of(problem, solution, radius_m), set(problem.parameters.free_names)
+    found = _flights(problem, solution, unknown, radius_m)
+    free = set(problem.parameters.free_names)
     if "gravity" in free and not free & set(problem.system.capabilities.of_impacts):
         return gravity_notes(found, float(np.sqrt((unknown[0] ** 2).sum(axis=1).mean())))
     return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(problem.observation.times_s))))
@@ -91,8 +92,11 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
 def flights_of(problem: Problem, solution: Solution, radius_m: float) -> list[Flight]:
     """Return stretches of constant acceleration of a body that forces move, in a fit by smoothing."""
     unknown = _unknown_acceleration(problem, solution)
-    if unknown is None:
-        return []
+    return [] if unknown is None else _flights(problem, solution, unknown, radius_m)
+
+
+def _flights(problem: Problem, solution: Solution, unknown: tuple[Array, Array], radius_m: float) -> list[Flight]:
+    """Return the flights of a body with an acceleration by unknown forces, as of `_unknown_acceleration`."""
     acceleration = unknown[0] - np.array([0.0, 0.0, solution.parameters["gravity"].value])
     return flights(problem.observation.times_s, acceleration, unknown[1], radius_m)
 
