@@ -134,6 +134,35 @@ def test_slack_acts_where_there_is_contact(problem: ImpactProblem, motion: Motio
     assert problem.active(nothing).tolist() == [[2, 3]]
 
 
+def test_impacts_that_depart_by_much_count_less(problem: ImpactProblem, motion: Motion) -> None:
+    hit = np.flatnonzero(problem.rolled(motion)[2].impacts[0])
+    slack = np.zeros_like(motion.slack)
+    slack[hit[0], :3] = 10.0 * SLACK_STD
+    moved = replace(motion, slack=slack)
+    found = problem.forgiving(moved)
+    used = int((problem.active(problem.rolled(moved)[2])[:, 0] == hit[0]).sum())
+    expected = np.ones(FRAMES - 1)
+    expected[hit[0]] = 6.0 / (5.0 + 300.0 / used)
+    np.testing.assert_allclose(found.slack_weights, expected)
+    np.testing.assert_allclose(found.slack_stds, SLACK_STD / np.sqrt(expected))
+    assert found.cost(moved) - problem.cost(moved) == pytest.approx(0.5 * (expected[hit[0]] - 1.0) * 300.0)
+
+
+def test_weights_of_the_slack_are_in_the_linear_model(problem: ImpactProblem, motion: Motion) -> None:
+    weights = np.linspace(0.2, 1.0, FRAMES - 1)
+    weighted = replace(problem, slack_weights=weights)
+    _, normal, active, _, _ = problem.equations(motion)
+    cost, other, _, _, _ = weighted.equations(motion)
+    assert cost == pytest.approx(weighted.cost(motion))
+    more = np.append(np.zeros(28), (weights[active[:, 0]] - 1.0) / SLACK_STD**2)
+    np.testing.assert_allclose(other.information, normal.information + np.diag(more))
+    pull = more[28:] * motion.slack[tuple(active.T)]
+    np.testing.assert_allclose(other.gradient, normal.gradient + np.append(np.zeros(28), pull))
+    bent = [np.linalg.slogdet(each.information + 0.01 * np.eye(len(pull) + 28))[1] for each in (other, normal)]
+    gained = problem.cost(motion) - cost + 0.5 * np.log(weights[active[:, 0]]).sum() - 0.5 * (bent[0] - bent[1])
+    assert evidence_of(weighted, motion) == pytest.approx(evidence_of(problem, motion) + gained)
+
+
 def test_the_linear_model_is_that_of_differences(problem: ImpactProblem, motion: Motion) -> None:
     """Each unknown is moved by itself, and whole rollouts are compared."""
     cost, normal, active, states, slopes = problem.equations(motion)

@@ -127,8 +127,8 @@ def test_ends_that_are_alike_count_once() -> None:
     assert _different(ends) == [ends[0], ends[2], ends[3]]
 
 
-def test_the_spread_of_ends_counts_twenty_nats_as_one() -> None:
-    found = _between([end(100.0, 0.0), end(80.0, 1.0), end(20.0, 3.0)])
+def test_the_spread_of_ends_counts_ten_nats_as_one() -> None:
+    found = _between([end(100.0, 0.0), end(90.0, 1.0), end(60.0, 3.0)])
     share = np.exp([0.0, -1.0, -4.0])
     np.testing.assert_allclose(found, [[(share[1] + 9.0 * share[2]) / share.sum()]])
 

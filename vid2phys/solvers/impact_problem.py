@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import least_squares
 from vid2phys.solvers.frame_poses import FramePoses
-from vid2phys.solvers.least_squares import DenseModel, Minimum, NormalEquations, Settings
+from vid2phys.solvers.least_squares import DenseModel, Minimum, NormalEquations, Settings, student_weights
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
     system, parameters: the body, and its free parameters. poses: of the clip. lengths_s: [F - 1] of the intervals.
     lower: Cholesky factor of the covariance of all poses. frames: [M] of the nodes, the first is 0. prior: returns the
     residuals and the precisions of the priors of theta. slack_std: of the slack's prior. miss: standard deviations [12]
-    by which rollouts miss the next node. step_factor: times `_STEPS`, the steps of differences.
+    by which rollouts miss the next node. step_factor: times `_STEPS`, the steps of differences. slack_weights: [F - 1],
+    by Student's t: they divide the variance of the slack of each interval.
     """
 
     system: ThrownBody
@@ -69,6 +70,12 @@ class ImpactProblem(least_squares.Problem[Motion]):
     slack_std: float
     miss: Array
     step_factor: float = 1.0
+    slack_weights: Array | float = 1.0
+
+    @property
+    def slack_stds(self) -> Array:
+        """Return the standard deviation of the slack of each interval, [F - 1]."""
+        return np.broadcast_to(self.slack_std / np.sqrt(self.slack_weights), len(self.lengths_s))
 
     def vectors(self, theta: Array) -> Array:
         """Return the system's parameters [B, P] of solver coordinates [B, free]."""
@@ -118,7 +125,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
         return self._cost(motion, *self.residuals(motion))
 
     def _cost(self, motion: Motion, off: Array, missed: Array) -> float:
-        slack, rate = motion.slack / self.slack_std, motion.nodes[0, 10:13] / RATE_STD
+        slack, rate = motion.slack / self.slack_stds[:, None], motion.nodes[0, 10:13] / RATE_STD
         prior, _ = self.prior(motion.theta)
         total = 0.5 * float(off @ off + missed @ missed + (slack**2).sum() + prior @ prior + rate @ rate)
         return total if np.isfinite(total) else np.inf
@@ -129,6 +136,12 @@ class ImpactProblem(least_squares.Problem[Motion]):
         used[:, _OF_IMPACT] = contacts.impacts[0, :, None] > 0.0
         used[:, _OF_SLIDING] = contacts.sliding_s[0] > 0.0
         return np.argwhere(used)
+
+    def forgiving(self, motion: Motion) -> ImpactProblem:
+        """Return the problem with weights of the slack by a motion: few impacts that depart by much count less."""
+        used = np.bincount(self.active(self.rolled(motion)[2])[:, 0], minlength=len(self.lengths_s))
+        square = (motion.slack**2).sum(axis=1) / (self.slack_std**2 * np.maximum(used, 1))
+        return replace(self, slack_weights=np.minimum(student_weights(square), 1.0))
 
     def linearize(self, motion: Motion) -> DenseModel[Motion]:
         """See `Problem.linearize`."""
@@ -159,8 +172,9 @@ class ImpactProblem(least_squares.Problem[Motion]):
         diagonal = np.zeros(len(gradient))
         gradient[own] += prior * np.sqrt(precision)
         gradient[9:12] += motion.nodes[0, 10:13] / RATE_STD**2
-        gradient[rest] += motion.slack[tuple(active.T)] / self.slack_std**2
-        diagonal[own], diagonal[9:12], diagonal[rest] = precision, RATE_STD**-2, self.slack_std**-2
+        of_slack = self.slack_stds[active[:, 0]] ** -2.0
+        gradient[rest] += motion.slack[tuple(active.T)] * of_slack
+        diagonal[own], diagonal[9:12], diagonal[rest] = precision, RATE_STD**-2, of_slack
         normal = NormalEquations(gradient, information + np.diag(diagonal))
         return self._cost(motion, off, missed), normal, active, states, slopes
 
@@ -247,7 +261,7 @@ def evidence_of(problem: ImpactProblem, motion: Motion) -> float:
     given = -float(np.log(np.diagonal(problem.lower)).sum()) - (len(problem.frames) - 1) * float(
         np.log(problem.miss).sum()
     )
-    return given - cost - len(active) * float(np.log(problem.slack_std)) - 0.5 * float(bent)
+    return given - cost - float(np.log(problem.slack_stds[active[:, 0]]).sum()) - 0.5 * float(bent)
 
 
 def misfit_of(problem: ImpactProblem, motion: Motion) -> float:

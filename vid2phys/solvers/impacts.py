@@ -7,7 +7,8 @@ Method: multiple shooting (Bock and Plitt, "A multiple shooting algorithm for di
 problems", 1984). The states of some frames (nodes) are unknown, in flight where there is one. Rollouts join each node
 to the next, through one or a few impacts. At first rollouts may miss the next node by much, at last by nothing. Each
 impact may depart from its law by a share of its impulse (slack). Several values of friction and restitution compete.
-The slack with the largest evidence counts (Laplace's approximation), and frames get weights by Student's t.
+The slack with the largest evidence counts (Laplace's approximation). Few frames are far off, and few impacts depart by
+much: both get weights by Student's t.
 
 Limits: one body over one plane. Parameters of the camera are not fitted.
 """
@@ -56,7 +57,7 @@ _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
 _REFINED, _EXPLAINED = 4, 1.1  # starts that go on, twice as many where none has a misfit below this
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
-_UNSURE = 20.0  # nats by which evidences are wrong: searches end 20 to 80 below the evidence of the true motion
+_UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
 _NOTHING_HIDDEN = np.zeros((0, 3))
 _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
 _FAST_M_S = 0.1  # an impact that shows the restitution
@@ -89,7 +90,7 @@ class Fitted:
 
     @property
     def slack_std(self) -> float:
-        """Return the standard deviation by which impulses depart from the law, as a share."""
+        """Return the standard deviation by which most impulses depart from the law, as a share."""
         return self.problem.slack_std
 
     @property
@@ -251,9 +252,9 @@ def _tightened(
     """Return the largest evidence over levels of miss and slack, with its problem, motion and weights [G]."""
     best: _End | None = None
     for miss, std in strictness:
-        whole = replace(whole, miss=miss * exact, slack_std=std)
+        whole = replace(whole, miss=miss * exact, slack_std=std).forgiving(motion)
         weights, motion = _robust(whole, motion, weights)
-        whole = replace(whole, lower=factor_of(whole.poses, weights))
+        whole = replace(whole, lower=factor_of(whole.poses, weights)).forgiving(motion)
         evidence = evidence_of(whole, motion)
         if best is None or evidence > best[0]:
             best = evidence, whole, motion, weights

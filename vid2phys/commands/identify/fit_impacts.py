@@ -178,7 +178,7 @@ def impacts_solution(smoothed: Solution, fitted: Fitted) -> Solution:
 
 def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     """Return the impacts in the order of time, with impulses per kilogram (m/s)."""
-    contacts = fitted.contacts
+    contacts, slack_stds = fitted.contacts, fitted.problem.slack_stds
     hit = np.flatnonzero(contacts.impacts[0] > 0)
     return [
         {
@@ -186,7 +186,7 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
             "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
             "normal_impulse_m_s": round(float(contacts.normal_impulse[0, k]), 5),
             "friction_impulse_m_s": round(float(contacts.friction_impulse[0, k]), 5),
-            "impulse_std_m_s": round(float(fitted.slack_std * contacts.normal_impulse[0, k]), 5),
+            "impulse_std_m_s": round(float(slack_stds[k] * contacts.normal_impulse[0, k]), 5),
             "count": int(contacts.impacts[0, k]),
         }
         for k in hit
