@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
 SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
-STEADY_DEG = 1.5  # third difference of the orientation, median of a clip: good tracks have 0 to 1.2, bad ones 1.6 to 4
+STEADY_DEG = 2.5  # third difference of the orientation, median of a clip: good tracks have 0 to 2.4, bad ones 2.9 to 7
 JUMP_DEG, JUMP_STEPS = 45.0, 5.0  # rotation between two frames that no motion has, deg and in usual rotations
 SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this reason
 FAST_DEG = 15.0  # rotation a frame above which tracking skips to another side of the body
