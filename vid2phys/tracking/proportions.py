@@ -44,8 +44,8 @@ class ProportionsConfig:
     """Number of rounds in which frames that disagree with the others count less."""
     deformation_std: float = 0.2
     """Standard deviation of each entry of the deformation."""
-    within_shares: tuple[float, ...] = (0.08, 0.04, 0.02)
-    """Standard deviations of the edges' places, as `ContourConfig` has them; a wrong mesh is far from its edges."""
+    within_shares: tuple[float, ...] = (0.02,)
+    """Standard deviations of the edges' places, as `ContourConfig` has them; wider ones meet other edges, of prints."""
 
     @property
     def contour(self) -> ContourConfig:
