@@ -13,7 +13,7 @@ from tests.unit.test_impact_problem import MISS, PARAMETERS, SLACK_STD, SYSTEM
 from tests.unit.test_impact_problem import motion as motion
 from tests.unit.test_impact_problem import problem as problem
 from vid2phys.geometry import quat_from_rotvec
-from vid2phys.solvers import impacts
+from vid2phys.solvers import impacts, least_squares
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.impact_problem import ImpactProblem, Motion, covariance_of, descended, evidence_of, misfit_of
 from vid2phys.solvers.impacts import (
@@ -22,6 +22,7 @@ from vid2phys.solvers.impacts import (
     _different,
     _kinks,
     _least_friction,
+    _least_of_all,
     _node_frames,
     _robust,
     _starts,
@@ -219,3 +220,18 @@ class _Named:
 
     def __getitem__(self, name: str) -> Any:
         return PARAMETERS[name]
+
+
+@pytest.mark.parametrize(("evidence", "expected"), [(91.0, 0.4), (89.0, 0.7)])
+def test_an_end_that_explains_the_clip_as_well_lowers_the_least_friction(
+    monkeypatch: pytest.MonkeyPatch, evidence: float, expected: float
+) -> None:
+    monkeypatch.setattr(impacts, "_least_friction", lambda whole, _: whole)
+    monkeypatch.setattr(least_squares, "minimize", lambda *_: None)
+    ends: Any = [
+        (each, bound, SimpleNamespace(theta=np.log([0.9, mu])), None)
+        for each, bound, mu in ((100.0, 0.7, 2.0), (evidence, 0.4, 0.5), (50.0, 0.1, 0.1))
+    ]
+    names = SimpleNamespace(free_names=("restitution", "mu"))
+    fitted: Any = SimpleNamespace(least_friction=0.7, parameters=names)
+    assert _least_of_all(fitted, ends) == expected

@@ -154,7 +154,8 @@ def fit(
             ends += side_by_side(tightened, apart[_REFINED : 2 * _REFINED])
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
-    return concluded(whole, minimum, weights, _between(ends))
+    fitted = concluded(whole, minimum, weights, _between(ends))
+    return fitted if fitted.least_friction is None else replace(fitted, least_friction=_least_of_all(fitted, ends))
 
 
 def _different(ends: Sequence[_End]) -> list[_End]:
@@ -304,6 +305,16 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
     theta = minimum.point.theta[whole.parameters.free_names.index("mu")] + np.log(2.0)
     problem, motion = with_fixed(whole, minimum.point, {"mu": float(theta)})
     return descended(problem, motion).cost < minimum.cost + _TWO_SIDED
+
+
+def _least_of_all(fitted: Fitted, ends: Sequence[_End]) -> float | None:
+    """Return the least mu of a fit, or of the end with the lowest mu that explains the clip as well."""
+    assert fitted.least_friction is not None
+    index, enough = fitted.parameters.free_names.index("mu"), max(end[0] for end in ends) - _UNSURE
+    lowest = min((end for end in ends if end[0] >= enough), key=lambda end: float(end[2].theta[index]))
+    if np.exp(lowest[2].theta[index]) > fitted.least_friction:
+        return fitted.least_friction
+    return _least_friction(lowest[1], least_squares.minimize(lowest[1], lowest[2], Settings(iterations=15)))
 
 
 def _least_friction(whole: ImpactProblem, minimum: Minimum[Motion]) -> float | None:
