@@ -25,6 +25,7 @@ from vid2phys.solvers.impacts import (
     _least_of_all,
     _node_frames,
     _robust,
+    _sharpened,
     _starts,
     _tightened,
     _with_nearest,
@@ -170,7 +171,7 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     minimum = minimize(problem, motion, Settings(iterations=15))
     weights, between = np.ones(len(problem.poses.rows)), np.diag([0.0, 0.01, 0.0, 0.0])
     found = concluded(problem, minimum, weights, between)
-    _, normal, _, states, slopes = problem.equations(minimum.point)
+    _, normal, _, states, slopes = _sharpened(problem, minimum.point).equations(minimum.point)
     misfit = misfit_of(problem, minimum.point)
     whole = covariance_of(normal) * max(1.0, misfit**2)
     np.testing.assert_allclose(found.covariance, whole[24:28, 24:28] + between)
@@ -235,3 +236,23 @@ def test_an_end_that_explains_the_clip_as_well_lowers_the_least_friction(
     names = SimpleNamespace(free_names=("restitution", "mu"))
     fitted: Any = SimpleNamespace(least_friction=0.7, parameters=names)
     assert _least_of_all(fitted, ends) == expected
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, None), (1e-3, 0.5), (1e3, 1.0)])
+def test_errors_of_poses_are_those_of_the_residuals(
+    problem: ImpactProblem, motion: Motion, factor: float, expected: float | None
+) -> None:
+    """Each degree of freedom that the motion uses takes one residual away."""
+    rng = np.random.default_rng(5)
+    minimum = minimize(problem, motion, Settings(iterations=15)).point
+    states = problem.rolled(minimum)[0][problem.poses.rows].copy()
+    states[:, :3] += factor * rng.normal(0.0, 1.4e-3, (len(states), 3))
+    moved = replace(problem, poses=replace(problem.poses, states=states))
+    _, normal, _, _, slopes = moved.equations(minimum)
+    residuals = moved.residuals(minimum)[0]
+    whole = covariance_of(normal)
+    of_poses = moved.white(slopes[moved.poses.rows, :6].reshape(len(residuals), -1))
+    hat = np.trace(of_poses @ whole @ of_poses.T)
+    noise = np.sqrt((residuals**2).sum() / (len(residuals) - hat))
+    assert expected is not None or 0.5 < noise < 1.0
+    np.testing.assert_allclose(_sharpened(moved, minimum).lower, moved.lower * (expected or noise))

@@ -61,6 +61,7 @@ _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evid
 _NOTHING_HIDDEN = np.zeros((0, 3))
 _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
 _FAST_M_S = 0.1  # an impact that shows the restitution
+_LEAST_NOISE = 0.5  # share of the stated errors of poses: parts of them last for a clip, and leave no residuals
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
 _TWO_SIDED = 1.921  # the same of a two-sided interval
 _FRICTION_STEPS = (0.16, 0.02)  # largest and least step of the logarithm of friction while its least value is searched
@@ -275,12 +276,12 @@ def _robust(problem: ImpactProblem, motion: Motion, weights: Array) -> tuple[Arr
 
 
 def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, between: Array | float = 0.0) -> Fitted:
-    """Return the fit with its covariances, scaled by what the residuals leave over.
+    """Return the fit with its covariances, scaled by what the residuals show.
 
     weights: [G] of the poses. between: covariance [P, P] of theta between several ends.
     """
     motion, names = minimum.point, whole.parameters.free_names
-    _, normal, _, states, slopes = whole.equations(motion)
+    _, normal, _, states, slopes = _sharpened(whole, motion).equations(motion)
     misfit = misfit_of(whole, motion)
     covariance = covariance_of(normal) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
@@ -298,6 +299,20 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     given = parameters, states, contacts, of_theta, of_states
     least = _least_friction(whole, minimum) if bounded else None
     return Fitted(whole, *given, weights, minimum, misfit, tuple(unknown), least)
+
+
+def _sharpened(whole: ImpactProblem, motion: Motion) -> ImpactProblem:
+    """Return the problem with errors of the poses that are as small as their residuals, per degree of freedom.
+
+    The errors that a tracker states are those of all clips. A motion through impacts follows no errors of poses, so that
+    its residuals show those of this clip.
+    """
+    _, normal, _, _, slopes = whole.equations(motion)
+    off = whole.residuals(motion)[0]
+    of_poses = whole.white(slopes[whole.poses.rows, :6].reshape(len(off), -1))
+    used = float(((of_poses @ covariance_of(normal)) * of_poses).sum())
+    noise = np.sqrt(off @ off / max(len(off) - used, 1.0))
+    return replace(whole, lower=whole.lower * np.clip(noise, _LEAST_NOISE, 1.0))
 
 
 def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
