@@ -304,8 +304,8 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
 def _sharpened(whole: ImpactProblem, motion: Motion) -> ImpactProblem:
     """Return the problem with errors of the poses that are as small as their residuals, per degree of freedom.
 
-    The errors that a tracker states are those of all clips. A motion through impacts follows no errors of poses, so that
-    its residuals show those of this clip.
+    The errors that a tracker states are those of all clips. A motion through impacts follows no errors of poses. So its
+    residuals show those of this clip.
     """
     _, normal, _, _, slopes = whole.equations(motion)
     off = whole.residuals(motion)[0]
