@@ -138,7 +138,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
         return np.argwhere(used)
 
     def forgiving(self, motion: Motion) -> ImpactProblem:
-        """Return the problem with weights of the slack by a motion: few impacts that depart by much count less."""
+        """Return the problem with weights of the slack by a motion: the law binds impacts less that depart by much."""
         used = np.bincount(self.active(self.rolled(motion)[2])[:, 0], minlength=len(self.lengths_s))
         square = (motion.slack**2).sum(axis=1) / (self.slack_std**2 * np.maximum(used, 1))
         return replace(self, slack_weights=np.minimum(student_weights(square), 1.0))

@@ -302,10 +302,10 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
 
 
 def _sharpened(whole: ImpactProblem, motion: Motion) -> ImpactProblem:
-    """Return the problem with errors of the poses that are as small as their residuals, per degree of freedom.
+    """Return the problem with the stated errors of the poses scaled to their residuals per degree of freedom.
 
-    The errors that a tracker states are those of all clips. A motion through impacts follows no errors of poses. So its
-    residuals show those of this clip.
+    A tracker states errors that serve all clips. A motion through impacts has too few unknowns to follow errors of
+    poses. So the residuals show how large the errors of this clip are.
     """
     _, normal, _, _, slopes = whole.equations(motion)
     off = whole.residuals(motion)[0]
@@ -323,7 +323,7 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
 
 
 def _least_of_all(fitted: Fitted, ends: Sequence[_End]) -> float | None:
-    """Return the least mu of a fit, or of the end with the lowest mu that explains the clip as well."""
+    """Return the least mu of the fit, or of the end with the lowest mu among those that explain the clip as well."""
     assert fitted.least_friction is not None
     index, enough = fitted.parameters.free_names.index("mu"), max(end[0] for end in ends) - _UNSURE
     lowest = min((end for end in ends if end[0] >= enough), key=lambda end: float(end[2].theta[index]))
