@@ -10,7 +10,7 @@ import pytest
 from tests.synthetic import noisy_result, short_flight
 from vid2phys.report.charts import Chart, Curve, Panel
 from vid2phys.report.figures import Plot, draw
-from vid2phys.report.fit_charts import actions_chart, posterior_chart, trajectory_chart
+from vid2phys.report.fit_charts import actions_chart, impacts_chart, posterior_chart, trajectory_chart
 from vid2phys.report.interactive import specification
 from vid2phys.types import Posterior
 
@@ -57,6 +57,22 @@ def test_pairs_lie_as_they_are_correlated() -> None:
     prior = panel(chart, 1, 1).curves[-1]
     assert prior.style == "dashed"
     assert prior.x[np.argmax(prior.y)] == pytest.approx(2.1, abs=0.01)
+
+
+def test_impacts_stand_at_their_times_with_intervals() -> None:
+    keys = "time_s", "normal_impulse_m_s", "normal_impulse_std_m_s", "friction_impulse_m_s", "friction_impulse_std_m_s"
+    listed = [
+        dict(zip(keys, values, strict=True)) for values in ((0.2, 3.0, 0.1, 0.5, 0.2), (0.6, 1.0, 0.01, 0.0, 0.0))
+    ]
+    chart = impacts_chart(listed, np.linspace(0.0, 1.0, 61))
+    for row, values, halves in ((0, (3.0, 1.0), (0.196, 0.0196)), (1, (0.5, 0.0), (0.392, 0.0))):
+        impulse, interval = panel(chart, row).curves[:2]
+        np.testing.assert_allclose(impulse.x.reshape(2, 3)[:, :2], [[0.2, 0.2], [0.6, 0.6]])
+        np.testing.assert_allclose(impulse.y.reshape(2, 3)[:, :2], [[0.0, value] for value in values])
+        np.testing.assert_allclose(interval.y.reshape(2, 3)[:, 0], np.subtract(values, halves))
+        np.testing.assert_allclose(interval.y.reshape(2, 3)[:, 1], np.add(values, halves))
+        assert np.isnan(impulse.y[2::3]).all(), "a gap after each"
+    np.testing.assert_array_equal(panel(chart, 0).curves[2].x, [0.0, 1.0], "the axis spans the clip")
 
 
 def test_both_drawings_show_every_panel() -> None:

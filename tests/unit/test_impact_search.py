@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.test_impact_problem import MISS, PARAMETERS, SLACK_STD, SYSTEM
+from tests.unit.test_impact_problem import MISS, PARAMETERS, SLACK_STD, SYSTEM, start
 from tests.unit.test_impact_problem import motion as motion
 from tests.unit.test_impact_problem import problem as problem
 from vid2phys.geometry import quat_from_rotvec
@@ -24,6 +24,7 @@ from vid2phys.solvers.impacts import (
     _least_friction,
     _least_of_all,
     _node_frames,
+    _of_poses,
     _robust,
     _sharpened,
     _starts,
@@ -31,6 +32,7 @@ from vid2phys.solvers.impacts import (
     _with_nearest,
     concluded,
 )
+from vid2phys.solvers.impulses import impulses_of
 from vid2phys.solvers.least_squares import Settings, minimize
 from vid2phys.types import Array
 
@@ -171,7 +173,8 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     minimum = minimize(problem, motion, Settings(iterations=15))
     weights, between = np.ones(len(problem.poses.rows)), np.diag([0.0, 0.01, 0.0, 0.0])
     found = concluded(problem, minimum, weights, between)
-    _, normal, _, states, slopes = _sharpened(problem, minimum.point).equations(minimum.point)
+    _, normal, _, states, slopes = problem.equations(minimum.point)
+    normal = _sharpened(normal, *_of_poses(problem, minimum.point, slopes))
     misfit = misfit_of(problem, minimum.point)
     whole = covariance_of(normal) * max(1.0, misfit**2)
     np.testing.assert_allclose(found.covariance, whole[24:28, 24:28] + between)
@@ -249,10 +252,40 @@ def test_errors_of_poses_are_those_of_the_residuals(
     states[:, :3] += factor * rng.normal(0.0, 1.4e-3, (len(states), 3))
     moved = replace(problem, poses=replace(problem.poses, states=states))
     _, normal, _, _, slopes = moved.equations(minimum)
-    residuals = moved.residuals(minimum)[0]
-    whole = covariance_of(normal)
-    of_poses = moved.white(slopes[moved.poses.rows, :6].reshape(len(residuals), -1))
-    hat = np.trace(of_poses @ whole @ of_poses.T)
+    residuals, of_poses = _of_poses(moved, minimum, slopes)
+    np.testing.assert_allclose(residuals, moved.residuals(minimum)[0])
+    hat = np.trace(of_poses @ covariance_of(normal) @ of_poses.T)
     noise = np.sqrt((residuals**2).sum() / (len(residuals) - hat))
     assert expected is not None or 0.5 < noise < 1.0
-    np.testing.assert_allclose(_sharpened(moved, minimum).lower, moved.lower * (expected or noise))
+    scaled = replace(moved, lower=moved.lower * (expected or noise)).equations(minimum)[1].information
+    found = _sharpened(normal, residuals, of_poses).information
+    np.testing.assert_allclose(found, scaled, rtol=1e-9, atol=1e-9 * np.abs(scaled).max())
+
+
+def test_impulses_have_the_errors_of_moved_rollouts(problem: ImpactProblem, motion: Motion) -> None:
+    """The plane is level, so that its normal is the z axis; errors are differences of whole rollouts."""
+    given = SYSTEM, problem.parameters, problem.lengths_s
+    _, normal, active, states, slopes = problem.equations(motion)
+    covariance = covariance_of(normal)
+    k = int(np.flatnonzero(problem.rolled(motion)[2].impacts[0])[0])
+    by_unknowns = []
+    for move in 1e-6 * np.eye(len(covariance)):
+        there, back = (problem.rolled(problem.moved(motion, sign * move, active))[0] for sign in (1.0, -1.0))
+        by_unknowns.append(np.diff(SYSTEM.to_principal(there)[k : k + 2, 7:10], axis=0)[0])
+        by_unknowns[-1] -= np.diff(SYSTEM.to_principal(back)[k : k + 2, 7:10], axis=0)[0]
+    change = np.diff(SYSTEM.to_principal(states)[k : k + 2, 7:9], axis=0)[0]
+    axes = np.array([[0.0, 0.0, 1.0], [*change / np.linalg.norm(change), 0.0]])
+    slope = np.array(by_unknowns) / 2e-6 @ axes.T
+    stds = impulses_of(*given, states, slopes, covariance)[1]
+    np.testing.assert_allclose(stds[k], np.sqrt(np.diagonal(slope.T @ covariance @ slope)), rtol=0.01)
+
+
+def test_impulses_are_those_of_the_law(problem: ImpactProblem) -> None:
+    slack = np.zeros((1, len(problem.lengths_s), 4))
+    vector = PARAMETERS.vector[None]
+    states, contacts = SYSTEM.rollouts(start()[None], problem.lengths_s[None], vector, slack)
+    found, _ = impulses_of(
+        *(SYSTEM, PARAMETERS, problem.lengths_s, states[0]), np.zeros((len(states[0]), 12, 1)), np.eye(1)
+    )
+    np.testing.assert_allclose(found[:, 0], contacts.normal_impulse[0], atol=1e-9)
+    np.testing.assert_allclose(found[:, 1], contacts.friction_impulse[0], atol=1e-9)

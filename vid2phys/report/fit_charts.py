@@ -1,7 +1,8 @@
-"""Make the charts of a fit: trajectory, residuals, actions, parameters, with their 95 % bands."""
+"""Make the charts of a fit: trajectory, residuals, actions, impacts, parameters, with their 95 % bands."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -81,6 +82,29 @@ def actions_chart(actions: Actions, std: Array | None) -> Chart:
         curve = Curve(times, values, "", None if half is None else (values - half, values + half), "steps", index)
         panels.append(Panel((curve,), f"{name}\n({unit}{per})"))
     return _over_time("Actions", panels, times, np.zeros(len(times), bool), panel_height_in=1.5)
+
+
+def impacts_chart(impacts: Sequence[Mapping[str, float]], times_s: Array) -> Chart:
+    """Return the impulses of impacts per kilogram over time, with 95 % intervals.
+
+    impacts: as `result.json` lists them. times_s: [F] of the frames.
+    """
+    time = np.array([each["time_s"] for each in impacts])
+    panels = []
+    for name, label in (("normal_impulse", "along the normal"), ("friction_impulse", "along the plane")):
+        value, std = (np.array([each[f"{name}{end}"] for each in impacts]) for end in ("_m_s", "_std_m_s"))
+        drawn = Curve(*_verticals(time, np.zeros_like(value), value), "impulse", hue=0)
+        interval = Curve(*_verticals(time, value - _BAND * std, value + _BAND * std), "95 %", hue=1)
+        panels.append(Panel((drawn, interval), f"{label}\n(m/s)"))
+    span = Curve(times_s[[0, -1]], np.zeros(2), style="thin", hue=0)
+    panels[0] = replace(panels[0], curves=(*panels[0].curves, span))
+    return _over_time("Impacts", panels, times_s, np.zeros(len(times_s), bool), panel_height_in=1.5)
+
+
+def _verticals(x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return points [3 N] of N vertical lines, with a gap after each."""
+    gap = np.full_like(x, np.nan)
+    return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()
 
 
 def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]) -> Chart:

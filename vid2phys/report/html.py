@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.io.files import write_text
 from vid2phys.report.figures import draw, svg_text
-from vid2phys.report.fit_charts import actions_chart, posterior_chart, residual_chart, trajectory_chart
+from vid2phys.report.fit_charts import actions_chart, impacts_chart, posterior_chart, residual_chart, trajectory_chart
 from vid2phys.report.interactive import plotly_js, specification
 from vid2phys.types import Camera, Estimate, Result
 
@@ -61,7 +61,9 @@ def write_report(
         loader=PackageLoader("vid2phys.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     charts = [trajectory_chart(result, system)]
-    if result.actions is not None:
+    if impacts := cast("list[dict[str, float]]", result.diagnostics.get("impacts")):
+        charts.append(impacts_chart(impacts, result.trajectory.times_s))
+    if result.actions is not None and result.actions.values.any():
         charts.append(actions_chart(result.actions, result.actions_std))
     if result.observation.seen.any():
         charts.append(residual_chart(result, system, camera))

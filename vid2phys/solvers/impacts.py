@@ -40,8 +40,9 @@ from vid2phys.solvers.impact_problem import (
     misfit_of,
     with_fixed,
 )
+from vid2phys.solvers.impulses import impulses_of
 from vid2phys.solvers.intervals import between_ends
-from vid2phys.solvers.least_squares import Minimum, Settings, student_weights
+from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings, student_weights
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ class Fitted:
     """The end of a fit.
 
     problem: whose minimum it is. states: [F, 13]. contacts: [1, F - 1]. covariance: [P, P] of theta. unknown: which of
-    theta the clip does not determine. state_covariance: [F, 12, 12]. weights: [G] of the poses. misfit: of the poses,
-    root mean square in standard deviations. least_friction: the least mu that explains the clip (95 %), where it only
-    has such a bound.
+    theta the clip does not determine. state_covariance: [F, 12, 12]. impulses, impulse_stds: [F - 1, 2] m/s, along the
+    normal and along the plane. weights: [G] of the poses. misfit: of the poses, root mean square in standard
+    deviations. least_friction: the least mu that explains the clip (95 %), where it only has such a bound.
     """
 
     problem: ImpactProblem
@@ -83,6 +84,8 @@ class Fitted:
     contacts: Contacts
     covariance: Array
     state_covariance: Array
+    impulses: Array
+    impulse_stds: Array
     weights: Array
     minimum: Minimum[Motion]
     misfit: float
@@ -281,9 +284,9 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     weights: [G] of the poses. between: covariance [P, P] of theta between several ends.
     """
     motion, names = minimum.point, whole.parameters.free_names
-    _, normal, _, states, slopes = _sharpened(whole, motion).equations(motion)
+    _, normal, _, states, slopes = whole.equations(motion)
     misfit = misfit_of(whole, motion)
-    covariance = covariance_of(normal) * max(1.0, misfit**2)
+    covariance = covariance_of(_sharpened(normal, *_of_poses(whole, motion, slopes))) * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(SIZE * len(motion.nodes), SIZE * len(motion.nodes) + len(names))
     of_theta = covariance[own, own] + between
@@ -296,23 +299,27 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     if "mu" in names and "mu" not in unknown and touches and _is_open(whole, minimum):
         unknown.append("mu")
     bounded = "mu" in unknown and touches
-    given = parameters, states, contacts, of_theta, of_states
+    of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
+    given = parameters, states, contacts, of_theta, of_states, *of_impulses
     least = _least_friction(whole, minimum) if bounded else None
     return Fitted(whole, *given, weights, minimum, misfit, tuple(unknown), least)
 
 
-def _sharpened(whole: ImpactProblem, motion: Motion) -> ImpactProblem:
-    """Return the problem with the stated errors of the poses scaled to their residuals per degree of freedom.
+def _of_poses(whole: ImpactProblem, motion: Motion, slopes: Array) -> tuple[Array, Array]:
+    """Return white residuals [R] of the poses, and their derivatives [R, U] by all unknowns."""
+    off = whole.residuals(motion)[0]
+    return off, whole.white(slopes[whole.poses.rows, :6].reshape(len(off), -1))
+
+
+def _sharpened(normal: NormalEquations, off: Array, slopes: Array) -> NormalEquations:
+    """Return the equations with the stated errors of the poses scaled to their residuals per degree of freedom.
 
     A tracker states errors that serve all clips. A motion through impacts has too few unknowns to follow errors of
-    poses. So the residuals show how large the errors of this clip are.
+    poses. So the residuals show how large the errors of this clip are. off: [R] of the poses. slopes: [R, U].
     """
-    _, normal, _, _, slopes = whole.equations(motion)
-    off = whole.residuals(motion)[0]
-    of_poses = whole.white(slopes[whole.poses.rows, :6].reshape(len(off), -1))
-    used = float(((of_poses @ covariance_of(normal)) * of_poses).sum())
-    noise = np.sqrt(off @ off / max(len(off) - used, 1.0))
-    return replace(whole, lower=whole.lower * np.clip(noise, _LEAST_NOISE, 1.0))
+    used = float(((slopes @ covariance_of(normal)) * slopes).sum())
+    noise = np.clip(np.sqrt(off @ off / max(len(off) - used, 1.0)), _LEAST_NOISE, 1.0)
+    return replace(normal, information=normal.information + (noise**-2.0 - 1.0) * slopes.T @ slopes)
 
 
 def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:

@@ -178,15 +178,16 @@ def impacts_solution(smoothed: Solution, fitted: Fitted) -> Solution:
 
 def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     """Return the impacts in the order of time, with impulses per kilogram (m/s)."""
-    contacts, slack_stds = fitted.contacts, fitted.problem.slack_stds
+    contacts, impulses, stds = fitted.contacts, fitted.impulses, fitted.impulse_stds
     hit = np.flatnonzero(contacts.impacts[0] > 0)
     return [
         {
             "time_s": round(float(times_s[k] + contacts.time_s[0, k]), 6),
             "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
-            "normal_impulse_m_s": round(float(contacts.normal_impulse[0, k]), 5),
-            "friction_impulse_m_s": round(float(contacts.friction_impulse[0, k]), 5),
-            "impulse_std_m_s": round(float(slack_stds[k] * contacts.normal_impulse[0, k]), 5),
+            "normal_impulse_m_s": round(float(impulses[k, 0]), 5),
+            "normal_impulse_std_m_s": round(float(stds[k, 0]), 5),
+            "friction_impulse_m_s": round(float(impulses[k, 1]), 5),
+            "friction_impulse_std_m_s": round(float(stds[k, 1]), 5),
             "count": int(contacts.impacts[0, k]),
         }
         for k in hit
