@@ -255,13 +255,14 @@ class Parameters:
 class Actions:
     """Recorded or fitted actions, zero-order hold: values[i] holds from times_s[i] to times_s[i + 1].
 
-    values: [N, M] in SI. kind: `rotors` (4 thrusts, N), `wrench` (collective thrust N, body torques N m), or `other`
-    (described by `names` and `units`). per_kilogram: True when divided by an unknown mass.
+    values: [N, M] in SI. kind: `rotors` (4 thrusts, N), `wrench` (collective thrust N, body torques N m), `push` (force
+    N along the world's axes, body torques N m), or `other` (described by `names` and `units`). per_kilogram: True when
+    divided by an unknown mass.
     """
 
     times_s: Array
     values: Array
-    kind: Literal["rotors", "wrench", "other"]
+    kind: Literal["rotors", "wrench", "push", "other"]
     names: tuple[str, ...]
     units: tuple[str, ...]
     per_kilogram: bool = False

@@ -85,11 +85,7 @@ def fixed_parameters(
         notes.append("the mass is not known: forces and torques are per kilogram")
     elif "mass" in fit and not mass_known:
         assert actions is not None
-        thrust = actions.values.sum(axis=1) if actions.kind == "rotors" else actions.values[:, 0]
-        scale, gravity = given.get("thrust_scale", 1.0), given.get("gravity", 9.81)
-        values["mass"] = float(np.median(thrust)) * scale / gravity
-        if values["mass"] <= 0.0:
-            raise InputError("the recorded thrust is not positive", "thrust along the body's z axis in N")
+        values["mass"] = 1.0 if actions.kind == "push" else _mass_of_thrust(actions, given)
     from_mesh = [name for name in INERTIA if name not in values]
     diagonal = np.diagonal(mass_properties.inertia_per_mass)
     meshed = {name: values["mass"] * float(diagonal[i]) for i, name in enumerate(INERTIA) if name in from_mesh}
@@ -108,6 +104,15 @@ def fixed_parameters(
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def _mass_of_thrust(actions: Actions, given: dict[str, float]) -> float:
+    """Return the mass that the usual thrust carries, where the fit begins. Raises InputError without a thrust."""
+    thrust = actions.values.sum(axis=1) if actions.kind == "rotors" else actions.values[:, 0]
+    mass = float(np.median(thrust)) * given.get("thrust_scale", 1.0) / given.get("gravity", 9.81)
+    if mass <= 0.0:
+        raise InputError("the recorded thrust is not positive", "thrust along the body's z axis in N")
+    return mass
 
 
 def with_unknown_size(known: Known, std: float = SIZE_STD) -> Known:

@@ -157,13 +157,14 @@ def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[
 
     mass: as given by the user, to undo a division by it. Raises InputError for actions that are not the system's.
     """
+    from vid2phys.commands.system_choice import with_actions
     from vid2phys.io.actions import load_actions
 
     if not system.action_names:
         raise UsageError(f"--actions for '{system.name}', which has no inputs", "none", "leave --actions out")
     if system.capabilities.inputs:
         actions = load_actions(path)
-        system = system.with_input(actions.kind)
+        system = with_actions(system, actions)
     else:
         actions = load_actions(path, dict(zip(system.action_names, system.action_units, strict=True)))
     if not actions.per_kilogram:

@@ -131,14 +131,25 @@ def with_actions(system: System, actions: Actions) -> System:
     if actions.kind in kinds:
         return system.with_input(actions.kind)
     expected = " or ".join(kinds) or "no recorded actions"
-    raise UsageError(f"--actions for the system '{system.name}'", expected, "leave them out: forces are fitted")
+    got = f"--actions of the kind {actions.kind} for the system '{system.name}'"
+    raise UsageError(got, expected, "leave them out: forces are fitted")
 
 
-def takes_actions(name: str) -> bool:
-    """Return whether a clip of the system called `name` may come with recorded actions of a rigid body."""
+def needs_actions(name: str) -> bool:
+    """Return whether nothing but recorded actions drives a rollout of the rigid system called `name`."""
     from vid2phys.engine import systems
+    from vid2phys.solvers.problem import flies_free
 
-    return name != AUTO and bool(systems.get(name).capabilities.inputs)
+    return name != AUTO and bool(systems.get(name).capabilities.inputs) and not flies_free(systems.get(name))
+
+
+def system_of_actions(path: str | Path) -> str:
+    """Return the system of a mesh that takes the recorded actions of a file. Raises InputError for other files."""
+    from vid2phys.engine import systems
+    from vid2phys.io.actions import load_actions
+
+    kind = load_actions(path).kind
+    return SYSTEM_OF_MESH if kind in systems.get(SYSTEM_OF_MESH).capabilities.inputs else SYSTEM_WITH_ACTIONS
 
 
 def remedies(system: System) -> dict[str, str]:

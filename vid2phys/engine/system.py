@@ -27,7 +27,7 @@ TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler", "implicit_midpoint"]
 Precision = Literal["double", "single"]
 Observed = Literal["rigid", "hinge", "joints", "modes", "clamped", "vertices"]
-InputKind = Literal["rotors", "wrench", "other"]
+InputKind = Literal["rotors", "wrench", "push", "other"]
 NOT_DECLARED = "it does not declare what a camera sees of it"
 
 

@@ -34,13 +34,19 @@ _FORCE = {
 _TORQUE = {"Nm": 1.0, "mNm": 1e-3, "uNm": 1e-6, "Ncm": 1e-2, "Nmm": 1e-3}
 _TIME = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _UNITS = {"N": _FORCE, "Nm": _TORQUE}
-_Kind = Literal["rotors", "wrench", "other"]
+_Kind = Literal["rotors", "wrench", "push", "other"]
+_TORQUES = ("torque_x", "torque_y", "torque_z")
 _Layouts = dict[_Kind, dict[str, dict[str, float]]]
 _LAYOUTS: _Layouts = {
-    "wrench": {"thrust": _FORCE, "torque_x": _TORQUE, "torque_y": _TORQUE, "torque_z": _TORQUE},
+    "wrench": {"thrust": _FORCE, **dict.fromkeys(_TORQUES, _TORQUE)},
     "rotors": {f"rotor_{i}": _FORCE for i in range(4)},
+    "push": {"force_x": _FORCE, "force_y": _FORCE, "force_z": _FORCE, **dict.fromkeys(_TORQUES, _TORQUE)},
 }
-_EXAMPLE = "time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm or time_s,rotor_0_N,...,rotor_3_N"
+_ZERO_WITHOUT: dict[_Kind, tuple[str, ...]] = {"push": _TORQUES}  # columns that a file may leave out
+_EXAMPLE = (
+    "time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm, or time_s,rotor_0_N,...,rotor_3_N, or "
+    "time_s,force_x_N,force_y_N,force_z_N"
+)
 _REMEDY = "name the columns with their units"
 
 
@@ -49,7 +55,7 @@ def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> A
 
     Args:
         path: of the CSV file.
-        inputs: name -> SI unit of a system's inputs; None for those of a quadrotor.
+        inputs: name -> SI unit of a system's inputs; None for those of a quadrotor, or of a body that is pushed.
 
     Raises:
         InputError: columns are missing or units unknown; by row, values or times are not finite, or times do not
@@ -71,12 +77,14 @@ def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> A
     if not rows:
         raise InputError(f"'{path}' has a header and no rows", "one row an action", "record or export it again")
     row_of = np.array([i for i, _ in kept[1:]])
-    table = numbers(path, rows, [time_column, *columns], row_of)
+    table = numbers(path, rows, [time_column, *columns.values()], row_of)
     times_s = table[:, 0] * time_scale
     require_increasing(path, times_s, row_of)
-    require_finite(path, table[:, 1:], [header[c] for c in columns], row_of)
-    units = tuple(next(iter(known)) for known in layouts[kind].values())
-    return Actions(times_s, table[:, 1:] * scales, kind, tuple(layouts[kind]), units, per_kilogram)
+    require_finite(path, table[:, 1:], [header[c] for c in columns.values()], row_of)
+    names, units = tuple(layouts[kind]), tuple(next(iter(known)) for known in layouts[kind].values())
+    values = np.zeros((len(table), len(names)))
+    values[:, [names.index(name) for name in columns]] = table[:, 1:] * scales
+    return Actions(times_s, values, kind, names, units, per_kilogram)
 
 
 def load_actions_std(path: str | Path, actions: Actions) -> Array | None:
@@ -129,17 +137,22 @@ def _time_column(path: str | Path, header: list[str]) -> tuple[int, float]:
 
 def _action_columns(
     path: str | Path, header: list[str], layouts: _Layouts, example: str
-) -> tuple[_Kind, list[int], Array, bool]:
-    """Return kind, columns and factors to SI of the actions, and whether they are per kilogram."""
-    found = {kind: [_find(header, quantity) for quantity in layout] for kind, layout in layouts.items()}
-    complete = [kind for kind, columns in found.items() if None not in columns]
+) -> tuple[_Kind, dict[str, int], Array, bool]:
+    """Return kind, columns by quantity and factors to SI of the actions, and whether they are per kilogram."""
+    found = {kind: {quantity: _find(header, quantity) for quantity in layout} for kind, layout in layouts.items()}
+    complete = [
+        kind
+        for kind, columns in found.items()
+        if all(column is not None or name in _ZERO_WITHOUT.get(kind, ()) for name, column in columns.items())
+    ]
     if len(complete) != 1:
-        what = "both a wrench and rotor thrusts" if complete else f"the columns {', '.join(header)[:120]}"
+        what = f"columns of {' and '.join(complete)}" if complete else f"the columns {', '.join(header)[:120]}"
         raise InputError(f"'{path}' has {what}", example, _REMEDY if not complete else "keep one of them")
     kind = complete[0]
-    columns = [column for column in found[kind] if column is not None]
+    columns = {quantity: column for quantity, column in found[kind].items() if column is not None}
     scales, per_kilogram = [], []
-    for column, (quantity, units) in zip(columns, layouts[kind].items(), strict=True):
+    for quantity, column in columns.items():
+        units = layouts[kind][quantity]
         unit = header[column][len(quantity) :].strip("_ []()")
         per_kilogram.append(unit.endswith("_per_kg"))
         unit = unit.removesuffix("_per_kg").replace("_", "").replace("*", "")

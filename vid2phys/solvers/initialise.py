@@ -8,6 +8,8 @@ Limits: rigid bodies. Where no frame is near, states are interpolated at steady 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,9 +26,9 @@ from vid2phys.geometry import (
     transform_points,
 )
 from vid2phys.solvers import camera_parameters
-from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.solvers.smoothing_model import Layout
-from vid2phys.types import Array
+from vid2phys.types import Array, Parameters
 
 WINDOW_S = 0.12  # half width of the local fits
 MIN_FRAMES = 6
@@ -112,6 +114,33 @@ def local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Arra
         scale = 3.0 * max(float(np.median(residual)), 1e-9)
         robust = 1.0 / (1.0 + (residual / scale) ** 2)
     return coefficients[0], coefficients[1]
+
+
+def with_mass_by_pushes(problem: Problem, states: Array) -> Problem:
+    """Return the problem, whose free mass begins where recorded forces explain the positions of states [T, 13] best.
+
+    Linear least squares of place, velocity and one over the mass. Moments of inertia that come from the mesh follow
+    the mass. A problem without recorded forces along the world's axes, or without a free mass, stays as it is.
+    """
+    actions, mass = problem.actions, problem.parameters["mass"]
+    if actions is None or actions.kind != "push" or not mass.free:
+        return problem
+    knots, gravity = Layout.of(problem).knots, problem.parameters["gravity"].value
+    force, step = effective_actions(actions, knots, 0.0, 0.0)[:, :3], knots.step_s[:, None]
+    impulse = np.vstack([np.zeros(3), np.cumsum(force * step, axis=0)])
+    moved = np.vstack([np.zeros(3), np.cumsum(impulse[:-1] * step + 0.5 * force * step**2, axis=0)])
+    time = knots.times_s - knots.times_s[0]
+    flown = states[:, :3] + 0.5 * gravity * time[:, None] ** 2 * [0.0, 0.0, 1.0]
+    without = np.stack([np.ones_like(time), time], axis=1)
+    of_pushes, seen = (each - without @ np.linalg.lstsq(without, each, rcond=None)[0] for each in (moved, flown))
+    shared = float((of_pushes * seen).sum())
+    if shared <= 0.0:
+        return problem
+    factor = float((of_pushes**2).sum()) / shared / mass.value
+    of_mesh = [p.name for p in problem.parameters if p.source == "mesh"]
+    items = (replace(p, value=factor * p.value) if p.name in ("mass", *of_mesh) else p for p in problem.parameters)
+    priors = {name: (mean + np.log(factor), std) for name, (mean, std) in problem.priors.items() if name in of_mesh}
+    return replace(problem, parameters=Parameters(tuple(items)), priors=problem.priors | priors)
 
 
 def first_inputs(problem: Problem, states: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from vid2phys.commands.configs import ClampOptions, FilmedBodyOptions, ValueOptions, is_auto
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import is_clamped, is_of_vertices, takes_actions
+from vid2phys.commands.system_choice import is_clamped, is_of_vertices, needs_actions
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.tracking.hint import Hint
 
@@ -188,7 +188,7 @@ class IdentifyConfig(
             raise UsageError(got, "one clip", "fit the base to one clip, then give --base for all")
         if self.shape is None or self.robot is not None:
             self._check_known_base()
-        elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):
+        elif self.method != "smoothing" and self.actions is None and needs_actions(self.system):
             got = f"--solver {self.method} without --actions"
             raise UsageError(got, "recorded actions", "use --solver smoothing")
         self._check_volume()

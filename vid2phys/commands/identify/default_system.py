@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vid2phys.commands.configs import is_untrained
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_body, usually_fitted
+from vid2phys.commands.system_choice import AUTO, SYSTEM_WITH_ACTIONS, system_of_actions, system_of_body, usually_fitted
 from vid2phys.errors import Vid2PhysError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def with_system(config: IdentifyConfig) -> IdentifyConfig:
 def _system(config: IdentifyConfig) -> str:
     """Return the name of the system for a clip.
 
-    Of a mesh, that is the one that takes recorded actions where there are some, else the only one with the parameters
-    that are asked for, else that of the model that was trained for the mesh, else a free body.
+    Of a mesh, that is the one that takes the recorded actions where there are some, else the only one with the
+    parameters that are asked for, else that of the model that was trained for the mesh, else a free body.
     """
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
@@ -45,7 +45,7 @@ def _system(config: IdentifyConfig) -> str:
     if config.mesh is None or config.body is not None:
         return of_body
     if config.actions is not None:
-        return SYSTEM_WITH_ACTIONS
+        return system_of_actions(config.actions if isinstance(config.actions, Path) else config.actions[0])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the mesh is read again for the fit, and these are kept then

@@ -87,7 +87,7 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     which the body was lost.
     """
     from vid2phys.solvers import smoothing
-    from vid2phys.solvers.initialise import first_inputs, rigid_states
+    from vid2phys.solvers.initialise import first_inputs, rigid_states, with_mass_by_pushes
 
     if not enough(tracked):
         return None
@@ -97,6 +97,7 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     refine = refine and static and shape is not None and not textured
     progress("fitting")
     detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    problem = with_mass_by_pushes(problem, detected)
     first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
     evidence, stage = tracked.branch_log_likelihood, None
     if refine or (static and len(evidence) > 1 and shape is not None and not shape.exact):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
-from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.system import Capabilities, InputKind, Integrator
 from vid2phys.engine.systems._rigid import RigidBodies, state_names, suffixes, tangent_names
 from vid2phys.engine.systems._shapes import Box as Box
 from vid2phys.engine.systems._shapes import Points as Points
@@ -125,6 +125,7 @@ class RigidContact(RigidBodies):
         self.control_names = (*self.action_names, *disturbances)
         inertia = [f"{name}{end}" for end in ends for name in (*["mass"] * 3, *(f"inertia_{2 * a}" for a in _AXES))]
         self.control_inertia = (*(inertia if has_actions else ()), *inertia)
+        self.input: InputKind = "push" if has_actions and self.count == 1 else "other"
         kinds = (*["force"] * 3, *["torque"] * 3) * self.count
         self.control_groups = (*(tuple(f"action_{k}" for k in kinds) if has_actions else ()), *kinds)
         self._contacts = _contact_table(self.bodies, self.planes)
@@ -142,6 +143,7 @@ class RigidContact(RigidBodies):
             scene=(*_CONTACT, "gravity"),
             excited_by=_EXCITED_BY,
             without_effect=_CONTACT if free_body else (),
+            inputs=("push",) if self.input == "push" else (),
         )
 
     def for_clip(self, mesh: Mesh) -> RigidContact:
