@@ -73,8 +73,7 @@ def film(system: System, folder: Path) -> dict[str, Path]:
     driven = bool(system.capabilities.inputs)
     time = np.arange(FRAMES - 1) / FPS
     if driven:
-        controls[0] = system.hover_controls(parameters)
-        controls[0, :, 0] *= 1.0 + 0.4 * np.sin(2.0 * np.pi * 2.0 * time)
+        controls[0] = system.carrying_controls(parameters) * (1.0 + 0.4 * np.sin(2.0 * np.pi * 2.0 * time))[:, None]
     state = system.rest_state()
     state[:3] = 0.0, 0.0, 0.0 if driven else -0.6
     state[7:13] = [0.0, 0.2, 0.0 if driven else 4.9, *((0.0,) * 3 if driven else (1.0, 2.0, 0.5))]
@@ -116,10 +115,11 @@ def test_a_rigid_body_is_identified_from_its_own_motion(name: str, tmp_path: Pat
     system = systems.get(name)
     mesh = tmp_path / "body.obj"
     trimesh.creation.box((2 * SIDE_M,) * 3).export(mesh)
-    files = film(system.for_clip(load_mesh(mesh)), tmp_path)
+    filmed = system.for_clip(load_mesh(mesh))
+    files = film(filmed, tmp_path)
     driven = bool(system.capabilities.inputs)
     fit = "mass" if driven else "scale"
-    truth = system.parameters()["mass"].value if driven else 1.0
+    truth = filmed.parameters()["mass"].value if driven else 1.0
     result, _ = identify(
         *(files["clip.mp4"], mesh, files["camera.yaml"]), system=name, fit=(fit,), observation=files["seen.csv"],
         body_points=files["points.csv"], actions=files["actions.csv"] if driven else None, overlay=False,

@@ -42,6 +42,18 @@ def test_mass_to_fit_starts_at_thrust_over_gravity_with_the_inertia_of_the_mesh(
     assert given.nuisance == INERTIA
 
 
+def test_a_push_begins_with_any_mass_and_names_a_centre_of_mass_elsewhere() -> None:
+    body = get("rigid_contact")
+    pushed = Actions(np.arange(10) / 100, np.ones((10, 6)), "push", body.action_names, body.action_units)
+    known = fixed_parameters(body, SOLID, {}, ("mass",), pushed)
+    assert known.parameters["mass"].value == 1.0
+    assert not any("centre of mass" in note for note in known.notes)
+    aside = MassProperties(1e-3, np.array([0.0, -0.02, 0.01]), SOLID.inertia_per_mass, True)
+    notes = fixed_parameters(body, aside, {}, ("mass",), pushed).notes
+    assert any("22.4 mm from its centre of mass: --mesh-move shift:0:0.02:-0.01" in note for note in notes), notes
+    assert not any("centre of mass" in note for note in fixed_parameters(body, aside, {}, (), None).notes)
+
+
 def test_given_values_are_kept_and_not_fitted() -> None:
     known = fixed_parameters(SYSTEM, SOLID, {"mass": 0.5, "inertia_xx": 0.01}, (), None)
     assert known.parameters["mass"].source == "given"

@@ -47,6 +47,19 @@ def test_rotors(tmp_path: Path) -> None:
     assert (actions.kind, actions.units) == ("rotors", ("N",) * 4)
 
 
+def test_forces_on_any_body_need_no_torques(tmp_path: Path) -> None:
+    actions = load_actions(file(tmp_path, "time_ms,force_z_mN,force_x_N,force_y_kN\n0,1,2,3\n50,4,5,6\n"))
+    np.testing.assert_allclose(actions.times_s, [0.0, 0.05])
+    np.testing.assert_allclose(actions.values, [[2.0, 3e3, 1e-3, 0.0, 0.0, 0.0], [5.0, 6e3, 4e-3, 0.0, 0.0, 0.0]])
+    assert (actions.kind, actions.units) == ("push", ("N", "N", "N", "Nm", "Nm", "Nm"))
+    some = load_actions(file(tmp_path, "time_s,torque_y_mNm,force_x_N,force_y_N,force_z_N\n0,7,1,2,3\n"))
+    np.testing.assert_allclose(some.values, [[1.0, 2.0, 3.0, 0.0, 7e-3, 0.0]])
+    with pytest.raises(InputError, match="columns of wrench and push"):
+        load_actions(file(tmp_path, WRENCH.strip() + ",force_x_N,force_y_N,force_z_N\n0,1,1,1,1,1,1,1\n"))
+    with pytest.raises(InputError, match="has the columns time_s, force_x_N, force_y_N"):
+        load_actions(file(tmp_path, "time_s,force_x_N,force_y_N\n0,1,2\n"))
+
+
 @pytest.mark.parametrize("per_kilogram", [False, True])
 @pytest.mark.parametrize("kind", ["wrench", "rotors"])
 def test_round_trip_with_deviations(tmp_path: Path, kind: str, per_kilogram: bool) -> None:
@@ -75,7 +88,7 @@ def test_round_trip_with_deviations(tmp_path: Path, kind: str, per_kilogram: boo
         (WRENCH.replace("thrust_N", "thrust_pwm") + "0,1,1,1,1\n", "has the unit 'pwm'; expected one of N, mN"),
         (WRENCH.replace("thrust_N", "thrust") + "0,1,1,1,1\n", "names no unit"),
         (WRENCH.replace("thrust_N", "thrust_N_per_kg") + "0,1,1,1,1\n", "some columns per kilogram"),
-        (WRENCH.strip() + "," + ROTORS + "0,1,1,1,1,0,1,1,1,1\n", "both a wrench and rotor thrusts"),
+        (WRENCH.strip() + "," + ROTORS + "0,1,1,1,1,0,1,1,1,1\n", "columns of wrench and rotors"),
         (WRENCH + "0,1,1,1,1\n0.1,1,nan,1,1\n", "row 3 .* no finite value of 'torque_x_Nm'"),
         (WRENCH + "0,1,1,1,1\n0.1,1,,1,1\n", "row 3 .* no finite value of 'torque_x_Nm'"),
         (WRENCH + "0,1,1,1,1\n0.1,1,inf,1,1\n", "row 3 .* no finite value"),

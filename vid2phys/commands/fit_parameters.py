@@ -27,6 +27,7 @@ DRAG = "drag"
 # Standard deviation of drag over mass: rotors slow a quadrotor at up to about half of its speed a second (Faessler et
 # al., "Differential flatness of quadrotor dynamics subject to rotor drag", 2018). Left out, it is an unknown force.
 DRAG_PER_S = 0.5
+_OFF_CENTER = 0.02  # distance of a centre of mass from the origin, over the radius of gyration, that a note names
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 FITTED_INERTIA_SPREAD = 1.0  # likewise, of an inertia that is asked for
 # By how much, as a share, contours state the size of a body wrongly for a whole clip (docs/decisions/049-widths.md).
@@ -86,6 +87,11 @@ def fixed_parameters(
     elif "mass" in fit and not mass_known:
         assert actions is not None
         values["mass"] = 1.0 if actions.kind == "push" else _mass_of_thrust(actions, given)
+    center, radius_m = mass_properties.center_of_mass, float(np.sqrt(np.trace(mass_properties.inertia_per_mass)))
+    if actions is not None and actions.kind == "push" and np.linalg.norm(center) > _OFF_CENTER * radius_m:
+        shift = ":".join(f"{0.0 - x:.4g}" for x in center)
+        got = f"forces act at the mesh's origin, {1e3 * np.linalg.norm(center):.3g} mm from its centre of mass"
+        notes.append(warning(f"{got}: --mesh-move shift:{shift} moves the origin there"))
     from_mesh = [name for name in INERTIA if name not in values]
     diagonal = np.diagonal(mass_properties.inertia_per_mass)
     meshed = {name: values["mass"] * float(diagonal[i]) for i, name in enumerate(INERTIA) if name in from_mesh}
