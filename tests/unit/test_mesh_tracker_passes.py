@@ -19,6 +19,7 @@ from vid2phys.tracking import mesh_tracker
 from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker, _with_fits, track_mesh
 from vid2phys.tracking.silhouette_fit import Fit
+from vid2phys.tracking.surface_refinement import RefinedPoses
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
@@ -39,7 +40,7 @@ class Stage:
     at_hint: bool = True
     found: Sequence[Fit | None] = tuple(FOUND)
     moved: bool = True
-    learned: dict[int, Any] | None = None
+    learned: RefinedPoses | None = None
     by_texture: Track | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +48,7 @@ class Stage:
         self.patch.setattr(mesh_tracker.SurfaceTexture, "of", lambda *_: self.texture)
         self.patch.setattr(mesh_tracker, "_track_features", lambda *_: self.note("features", self.features))
         self.patch.setattr(mesh_tracker, "is_at_hint", lambda *_: self.at_hint)
-        self.patch.setattr(mesh_tracker, "refine_by_learned_texture", self.refine)
+        self.patch.setattr(mesh_tracker, "refine_by_surfaces", self.refine)
         self.patch.setattr(mesh_tracker, "_by_texture", lambda *_: self.note("texture", self.by_texture))
 
     def note(self, name: str, result: Any) -> Any:
@@ -89,10 +90,11 @@ def test_a_plain_body_is_followed_by_its_motion(monkeypatch: pytest.MonkeyPatch)
     assert stage.tracker.hinted is None
 
 
-def test_a_texture_that_was_learned_moves_the_poses(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch, learned={0: pose_at(0.01), 2: pose_at(0.21)})
+@pytest.mark.parametrize("is_textured", [True, False])
+def test_learned_surfaces_move_the_poses(is_textured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, learned=RefinedPoses({0: pose_at(0.01), 2: pose_at(0.21)}, is_textured))
     found = stage.track()
-    assert found.learned_texture
+    assert found.learned_texture == is_textured
     np.testing.assert_allclose(found.poses.translation[[0, 2], 0], [0.01, 0.21])
 
 

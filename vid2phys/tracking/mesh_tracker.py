@@ -56,7 +56,7 @@ from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
-from vid2phys.tracking.texture_learning import refine_by_learned_texture
+from vid2phys.tracking.surface_refinement import refine_by_surfaces
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
@@ -187,15 +187,14 @@ def track_mesh(
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
     fits = {int(i): fit for i in good if (fit := found[i]) is not None}
-    learned = None
+    refined = None
     if texture is None:
         poses = {i: fit.pose for i, fit in fits.items()}
-        learned = refine_by_learned_texture(*(frames, camera, tracker.solid, tracker.foreground, poses, clip.times_s))
-    if learned is not None:
-        fits = {i: replace(fit, pose=learned[i]) for i, fit in fits.items()}
-    track = replace(
-        _with_fits(track, good, list(fits.values()), calibration, config), learned_texture=learned is not None
-    )
+        refined = refine_by_surfaces(*(frames, camera, tracker.solid, tracker.foreground, poses, clip.times_s))
+    if refined is not None:
+        fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
+    track = _with_fits(track, good, list(fits.values()), calibration, config)
+    track = replace(track, learned_texture=refined is not None and refined.is_textured)
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
     track = replace(track, unsupported=refused.astype(np.int64))
     if texture is not None:

@@ -5,6 +5,9 @@ then ask for another shape. In some frames the mesh is fitted to the edges with 
 pose. All frames share the deformation, and each frame's pose is free. The size as a whole trades against the distance,
 so that only ratios of lengths count.
 
+Edges of a print, or of a crease beside a side without contrast, ask for other proportions, too. Where all sides are
+flat, the pixels have to agree: in some frames a body of these proportions explains them better than the mesh.
+
 Limits: poses that are about right, and a shape that differs by more than a hole or a handle.
 """
 
@@ -24,6 +27,7 @@ from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import point_slopes, slopes
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.refine import fit_edges
+from vid2phys.tracking.surface_refinement import surface_evidence
 from vid2phys.types import Array, Camera, Mesh
 
 _PAIRS = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))  # entries of a symmetric deformation
@@ -44,6 +48,10 @@ class ProportionsConfig:
     """Number of rounds in which frames that disagree with the others count less."""
     deformation_std: float = 0.2
     """Standard deviation of each entry of the deformation."""
+    judged_ratio: float = 1.06
+    """Ratio from which on the pixels are asked."""
+    judged_frames: int = 8
+    """Number of frames whose pixels are asked."""
     within_shares: tuple[float, ...] = (0.02,)
     """Standard deviations of the edges' places, as `ContourConfig` has them; wider ones meet other edges, of prints."""
 
@@ -64,11 +72,14 @@ class Proportions:
         ratio: largest ratio of two lengths of the body over the same ratio of the mesh, 1 or more.
         std: standard deviation of the logarithm of the ratio, from the scatter between frames.
         off_px: how far the outermost point of the mesh is off in a frame for this reason, px.
+        agreement: share of frames whose pixels a body of these proportions explains better than the mesh; None where
+            the pixels were not asked.
     """
 
     ratio: float
     std: float
     off_px: float
+    agreement: float | None = None
 
 
 @one_thread()
@@ -105,7 +116,23 @@ def proportions(
     scatter = left @ (covariance @ along)
     off_m = np.linalg.norm((mesh.vertices - _middle(mesh)) @ axes * (values - values.mean()), axis=1).max()
     off_px = off_m * float(camera.K[0, 0]) / float(np.median(np.linalg.norm(poses.translation[rows], axis=1)))
-    return Proportions(float(np.exp(values[-1] - values[0])), float(np.sqrt((scatter**2).sum())), float(off_px))
+    ratio = float(np.exp(values[-1] - values[0]))
+    agreement = None
+    if ratio > config.judged_ratio and not camera.moves:
+        some = rows[evenly(len(rows), config.judged_frames)].tolist()
+        agreement = _agreement(frames, camera, solid, _symmetric(mean), {i: poses[i] for i in some})
+    return Proportions(ratio, float(np.sqrt((scatter**2).sum())), float(off_px), agreement)
+
+
+def _agreement(
+    frames: FrameStore, camera: Camera, solid: Solid, deformation: Array, tracked: dict[int, Pose]
+) -> float | None:
+    """Return the share of frames whose pixels a deformed mesh explains better; None for a body with curved sides."""
+    middle = _middle(solid.mesh)
+    vertices = (solid.mesh.vertices - middle) @ (np.eye(3) + deformation) + middle
+    bodies = solid, Solid.of(replace(solid.mesh, vertices=vertices))
+    found = [surface_evidence(frames, camera, body, tracked) for body in bodies]
+    return None if found[0] is None or found[1] is None else float((found[1] > found[0]).mean())
 
 
 def _joint(information: Array, pull: Array, config: ProportionsConfig) -> tuple[Array, Array, Array]:

@@ -35,6 +35,7 @@ EVIDENCE = (
     "image_match",  # logit of the verifier, which compares the frame with the mesh drawn at the pose
     "depth_jump",  # logarithm of the distance's change against that of the frames around
 )
+SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 _SHOWN = 121  # frames of a clip whose images are compared with the mesh
 _WEIGHTS = Path(__file__).with_suffix(".json")
 

@@ -30,7 +30,7 @@ class Track:
     the image does not support (`support`). image_match: how well the images show the mesh, of a track by silhouettes
     (`support.image_match`); NaN where nobody asked. visibility, proportions: what the clip shows of the body, and how
     its shape differs from the mesh, of such a track. learned_texture: whether a texture that the mesh does not have
-    refined the poses (`texture_learning`).
+    refined the poses (`surface_refinement`).
     """
 
     observation: Observation

@@ -18,7 +18,7 @@ counts clips (in `fit.py` hypotheses), and a missing start means that the body w
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -26,12 +26,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
 from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, of_clip, silent
+from vid2phys.errors import InputError
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.fit import Initialised
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.geometry import Pose
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
+    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.hint import Hint
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Result
 
@@ -236,10 +239,47 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
 
     frames = FrameStore.of(inputs.clip)
     tilt_std_rad = tilt_spread(inputs.system)
-    found = track_mesh(*given, share, hint=inputs.hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
+
+    def tracked(hint: Hint | None) -> Track:
+        found = track_mesh(*given, share, hint=hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
+        return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
+
+    places = _places(inputs, frames) if inputs.hint is None else (inputs.hint,)
+    found = _best_supported(places, tracked)
     placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
-    match = image_match(found, frames, inputs.camera, inputs.mesh)
-    return replace(found, image_match=match, visibility=visibility(*placed), proportions=proportions(*placed))
+    return replace(found, visibility=visibility(*placed), proportions=proportions(*placed))
+
+
+def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
+    """Yield where to look for a body: anywhere, then where the clip changes, for one that moves by less than itself."""
+    from vid2phys.tracking.changing_place import changing_place
+
+    yield None
+    place = None if inputs.camera.moves else changing_place(frames, inputs.clip.times_s)
+    if place is not None:
+        yield place
+
+
+def _best_supported(places: Iterable[Hint | None], tracked: Callable[[Hint | None], Track]) -> Track:
+    """Return the first track that the images support, else the one that they support best.
+
+    tracked: returns the track of a body at a place. Raises its first InputError where no place has a track.
+    """
+    from vid2phys.tracking.support import SURE_MATCH
+
+    found: list[Track] = []
+    failures: list[InputError] = []
+    for place in places:
+        try:
+            found.append(tracked(place))
+        except InputError as error:
+            failures.append(error)
+            continue
+        if found[-1].image_match >= SURE_MATCH:
+            return found[-1]
+    if not found:
+        raise failures[0]
+    return max(found, key=lambda track: track.image_match)
 
 
 def previews(folder: Path, several: Sequence[Inputs]) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vid2phys.notes import doubt
+from vid2phys.tracking.support import SURE_MATCH
 
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from vid2phys.types import Array
 
 SURE_OVERLAP = 0.4  # of silhouette and foreground; thin bodies of 20 pixels have 0.45 to 0.55
-SURE_MATCH = 3.5  # logit of the verifier, median of a clip; right meshes have 4.0 and more
 STEADY_DEG = 2.5  # third difference of the orientation, median of a clip: good tracks have 0 to 2.4, bad ones 2.9 to 7
 JUMP_DEG, JUMP_STEPS = 45.0, 5.0  # rotation between two frames that no motion has, deg and in usual rotations
 SMALL_PX = 40.0  # size of a silhouette below which poses are uncertain for this reason
@@ -35,6 +35,7 @@ MOST_BLUR = 0.1  # width of moving edges, as a share of the body's size
 BLURRED_PX = 5.0  # width of moving edges that lens and codec explain: sharp ones have 2 to 3
 OTHER_RATIO = 1.08  # of proportions of body and mesh: right meshes have 1.00 to 1.06, others 1.12 and more
 OTHER_PX, OTHER_STDS = 2.0, 3.0  # least effect of it in a frame, px (glare has 1 to 1.5), and in its deviations
+AGREED = 0.2  # share of frames whose pixels agree, from which on a mesh may have other proportions
 _BALL = 2  # axes of revolution of a body whose orientation does not show, nor does blur spoil it
 NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey levels after the codec
 
@@ -47,7 +48,7 @@ def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
 def proportion_doubts(inputs: Inputs, tracked: Track, reason: str | None = None) -> Iterator[str]:
     """Yield that the edges ask for a body of other proportions, with the likely reason; also of a trained model."""
     other = tracked.proportions
-    if other is None or other.off_px < OTHER_PX:
+    if other is None or other.off_px < OTHER_PX or (other.agreement is not None and other.agreement < AGREED):
         return
     if np.log(other.ratio) > max(np.log(OTHER_RATIO), OTHER_STDS * other.std):
         got = f"the body in the frames and the mesh '{inputs.mesh.name}' differ in proportions by a factor of"

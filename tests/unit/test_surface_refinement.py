@@ -1,6 +1,8 @@
-"""A texture that only the clip shows refines poses, in drawn images of a plain and of a printed box."""
+"""Colours of sides, and a texture that only the clip shows, refine poses, in drawn images of boxes."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.tracking.texture_learning import _different, refine_by_learned_texture
+from vid2phys.tracking.surface_refinement import RefinedPoses, _different, refine_by_surfaces, surface_evidence
 from vid2phys.types import Camera, Mesh
 
 COUNT, WIDTH, HEIGHT = 16, 240, 160
@@ -39,19 +41,23 @@ def motion() -> Pose:
     return Pose(rotation, np.concatenate([-0.1 + 0.014 * at, 0.0 * at, 0.7 + 0.0 * at], axis=1))
 
 
-def film(printed: bool) -> FrameStore:
-    """Return images of the box; a print of random squares, or one colour."""
+def film(printed: bool, shaded: bool = False) -> FrameStore:
+    """Return images of the box; a print of random squares, one colour a side, or one colour."""
     mesh = box()
     small = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False).subdivide().subdivide()
     faces = np.asarray(small.faces, np.int64)
     colors = np.tile([0.5, 0.4, 0.3], (len(faces), 1))
     if printed:
         colors = np.random.default_rng(5).uniform(0.1, 0.9, (len(faces) // 4, 3)).repeat(4, axis=0)
+    if shaded:
+        light = np.array([[0.9, 0.5, 0.2, 0.7, 0.35, 1.1]]).T * [0.5, 0.4, 0.3]
+        side = np.argmax(small.face_normals @ np.vstack([np.eye(3), -np.eye(3)]).T, axis=1)
+        colors = light[side]
     drawn = images((pose.apply(np.asarray(small.vertices)) for pose in motion()), faces, colors, CAMERA)
     return FrameStore(ArrayFrames(np.stack(drawn)), WIDTH, HEIGHT)
 
 
-def refined(frames: FrameStore, given: Pose) -> dict[int, Pose] | None:
+def refined(frames: FrameStore, given: Pose) -> RefinedPoses | None:
     mesh, masks = box(), {}
     foreground = Foreground.of(frames)
     for i in foreground.rows.tolist():
@@ -60,7 +66,7 @@ def refined(frames: FrameStore, given: Pose) -> dict[int, Pose] | None:
         if mask is not None:
             masks[i] = mask
     tracked = {i: given[i] for i in range(COUNT)}
-    return refine_by_learned_texture(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S)
+    return refine_by_surfaces(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S)
 
 
 def test_a_print_refines_poses_that_err_one_by_one() -> None:
@@ -68,16 +74,43 @@ def test_a_print_refines_poses_that_err_one_by_one() -> None:
     errors = np.random.default_rng(3).normal(size=(COUNT, 6)) * [0.05, 0.05, 0.05, 0.002, 0.002, 0.01]
     found = refined(film(printed=True), true.retract(errors))
     assert found is not None
-    assert list(found) == list(range(COUNT))
-    left = np.array([true[i].step_to(found[i]) for i in range(COUNT)])
+    assert found.is_textured
+    assert list(found.poses) == list(range(COUNT))
+    left = np.array([true[i].step_to(found.poses[i]) for i in range(COUNT)])
     rotation_before, rotation = (np.median(np.linalg.norm(each[:, :3], axis=1)) for each in (errors, left))
     aside_before, aside = (np.median(np.linalg.norm(each[:, 3:5], axis=1)) for each in (errors, left))
     assert rotation < 0.5 * rotation_before
     assert aside < 0.5 * aside_before
 
 
-def test_a_plain_box_has_no_texture() -> None:
-    assert refined(film(printed=False), motion()) is None
+@pytest.mark.parametrize("shaded", [True, False])
+def test_right_poses_of_a_plain_box_stay(shaded: bool) -> None:
+    assert refined(film(printed=False, shaded=shaded), motion()) is None
+
+
+def test_sides_of_a_plain_box_refine_poses() -> None:
+    true = motion()
+    errors = np.random.default_rng(3).normal(size=(COUNT, 6)) * [0.08, 0.08, 0.08, 0.002, 0.002, 0.01]
+    found = refined(film(printed=False, shaded=True), true.retract(errors))
+    assert found is not None
+    assert not found.is_textured
+    left = np.array([true[i].step_to(found.poses[i]) for i in range(COUNT)])
+    before, after = (np.median(np.linalg.norm(each[:, :3], axis=1)) for each in (errors, left))
+    assert after < 0.4 * before
+    assert np.median(np.abs(left[:, 5])) < np.median(np.abs(errors[:, 5])), "the distance is no worse"
+
+
+def test_the_evidence_of_a_box_with_other_sides_is_less() -> None:
+    frames, poses = film(printed=False, shaded=True), {i: motion()[i] for i in (1, 6, 11)}
+    found = surface_evidence(frames, CAMERA, Solid.of(box()), poses)
+    longer = replace(box(), vertices=box().vertices * [1.1, 0.95, 0.95])
+    other = surface_evidence(frames, CAMERA, Solid.of(longer), poses)
+    assert found is not None
+    assert other is not None
+    assert (found > other + 5.0).all()
+    ball = trimesh.creation.icosphere(3, 0.05)
+    round_body = Mesh(np.asarray(ball.vertices), np.asarray(ball.faces, np.int64), np.zeros(len(ball.faces), np.int64))
+    assert surface_evidence(frames, CAMERA, Solid.of(round_body), poses) is None
 
 
 @pytest.mark.parametrize("rest", [0, 40])

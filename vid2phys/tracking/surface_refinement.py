@@ -1,8 +1,11 @@
-"""Refine the poses of a body whose mesh has no texture by the texture that the clip shows.
+"""Refine the poses of a body whose mesh has no texture by the colours of its sides, or by the texture that it shows.
 
 A printed carton is mostly given as a plain box. Its contours alone leave the tilt open, and the print disturbs them.
 Tracked poses teach the texture (`learned_surfaces`), the texture refines each pose, and the refined poses teach it
 anew. All frames share one texture, so that poses which err against the others are drawn to them.
+
+Plain sides help where a side is hardly brighter than the background: the contour is then taken for the crease beside
+it. Colours of sides show this, as they explain some frames much better at other poses.
 
 Limits: bodies with flat sides before a static camera. An error that all frames share stays, as far as the silhouette
 allows it.
@@ -10,7 +13,7 @@ allows it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +22,18 @@ from numpy.typing import NDArray
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.error_clock import error_clock
 from vid2phys.geometry import Pose
+from vid2phys.indices import evenly
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.foreground import Foreground, Silhouette
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces, LearnedSurfacesConfig
 from vid2phys.types import Array, Camera
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextureLearningConfig:
-    """Settings of `refine_by_learned_texture`."""
+class SurfaceRefinementConfig:
+    """Settings of `refine_by_surfaces`."""
 
     margins_px: tuple[int, ...] = (6, 4)
     """Least distance of the background from the body in each pass, px."""
@@ -42,25 +47,39 @@ class TextureLearningConfig:
     """Lengths of a step that are tried, as multiples of that of the quadratic model."""
     least_nats: float = 0.05
     """Least evidence of a step."""
+    tried_frames: int = 8
+    """Number of frames that tell whether the sides of a plain body refine its poses."""
+    plain_gain: float = 0.012
+    """Share by which the evidence of these frames has to grow."""
+    depth_std: float = 0.003
+    """Standard deviation of the logarithm of the distance of a plain body: contours tell its size better."""
     textured_share: float = 0.75
     """Share of a plain body's misfit below which that with a texture shows that there is one. Plain bodies have 0.84
     and more, printed ones 0.7 and less."""
 
 
-DEFAULTS = TextureLearningConfig()
+DEFAULTS = SurfaceRefinementConfig()
+
+
+@dataclass(frozen=True)
+class RefinedPoses:
+    """poses: camera_from_body by the index of the frame. is_textured: whether a texture refined them."""
+
+    poses: dict[int, Pose]
+    is_textured: bool
 
 
 @one_thread()
-def refine_by_learned_texture(
+def refine_by_surfaces(
     frames: Indexed,
     camera: Camera,
     solid: Solid,
     foreground: Foreground,
     tracked: Mapping[int, Pose],
     times_s: Array,
-    config: TextureLearningConfig = DEFAULTS,
-) -> dict[int, Pose] | None:
-    """Return the poses of frames as a texture refines them; None where the body shows none.
+    config: SurfaceRefinementConfig = DEFAULTS,
+) -> RefinedPoses | None:
+    """Return the poses of frames as the body's surfaces refine them; None where contours serve as well.
 
     Args:
         frames: of the clip.
@@ -78,14 +97,56 @@ def refine_by_learned_texture(
         some = _different(taught, times_s[rows], config.frames)
         given = frames, camera, solid, foreground, rows[some], taught[some]
         surfaces = LearnedSurfaces.of(*given, margin_px, learning)
-        if not surfaces.is_textured:
+        first = margin_px == config.margins_px[0]
+        if first and not (surfaces.is_textured or _gains_by_sides(surfaces, tracked, config)):
             return None
         poses = _all_refined(surfaces, tracked, poses, config)
-    return dict(zip(tracked, poses, strict=True))
+    return RefinedPoses(dict(zip(tracked, poses, strict=True)), surfaces.is_textured)
+
+
+@one_thread()
+def surface_evidence(
+    frames: Indexed,
+    camera: Camera,
+    solid: Solid,
+    tracked: Mapping[int, Pose],
+    config: SurfaceRefinementConfig = DEFAULTS,
+) -> Array | None:
+    """Return the evidence [n] of frames for a body, each at the best pose near the tracked one, nats.
+
+    None for a body with curved sides.
+    """
+    rows, poses = np.array(list(tracked), dtype=np.int64), list(tracked.values())
+    foreground, silhouettes = Foreground.of(frames, rows.tolist()), dict[int, Silhouette]()
+    for i, pose in tracked.items():
+        drawing = draw(pose.apply(solid.mesh.vertices), solid.mesh.faces)
+        place = None if drawing is None else drawing.in_frame(camera)
+        if place is not None:
+            silhouettes[i] = place
+    foreground = foreground.learned(silhouettes)
+    for margin_px in config.margins_px:
+        surfaces = LearnedSurfaces.of(frames, camera, solid, foreground, rows, Pose.stack(poses), margin_px)
+        if not surfaces.body.is_flat:
+            return None
+        poses = _all_refined(surfaces, tracked, poses, config)
+    return np.array([_gain(surfaces, i, pose) for i, pose in zip(tracked, poses, strict=True)])
+
+
+def _gains_by_sides(surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], config: SurfaceRefinementConfig) -> bool:
+    """Return whether the sides of a plain body explain some frames much better at other poses than the tracked ones."""
+    if not surfaces.body.is_flat:
+        return False
+    rows = np.array(list(tracked))[evenly(len(tracked), config.tried_frames)].tolist()
+    some = {i: tracked[i] for i in rows}
+    after = _all_refined(surfaces, some, list(some.values()), config)
+    gain, grown = (
+        sum(_gain(surfaces, i, pose) for i, pose in zip(rows, each, strict=True)) for each in (some.values(), after)
+    )
+    return bool(grown - gain > config.plain_gain * grown)
 
 
 def _all_refined(
-    surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], poses: list[Pose], config: TextureLearningConfig
+    surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], poses: Sequence[Pose], config: SurfaceRefinementConfig
 ) -> list[Pose]:
     """Return poses after one pass over the tracked frames."""
 
@@ -105,9 +166,9 @@ def _different(poses: Pose, times_s: Array, most: int) -> NDArray[np.int64]:
     return np.unique(np.searchsorted(path, np.linspace(path[0], path[-1], most))).astype(np.int64)
 
 
-def _refined(surfaces: LearnedSurfaces, i: int, start: Pose, pose: Pose, config: TextureLearningConfig) -> Pose:
+def _refined(surfaces: LearnedSurfaces, i: int, start: Pose, pose: Pose, config: SurfaceRefinementConfig) -> Pose:
     """Return the pose of frame i after steps from `pose`, as near to the start as its prior asks for."""
-    std = np.array(config.pose_std)
+    std = np.array(config.pose_std if surfaces.is_textured else (*config.pose_std[:5], config.depth_std))
     prior = np.diag(std**-2.0)
     for _ in range(config.rounds):
         model = surfaces.model(i, pose)
