@@ -117,7 +117,10 @@ def print_proportions(seed: int, folder: Path) -> None:
         shape, errors = shape_of(mesh, SYSTEM_OF_MESH), Calibration.from_dict(None)
         track = track_mesh(clip, camera, mesh, shape, errors, frames=frames)
         found = proportions(track.poses.pose, track.tracked, frames, camera, mesh)
-        shown = "| |" if found is None else f"{found.ratio:.2f} | {found.off_px:.1f} |"
+        shown = "| | |"
+        if found is not None:
+            agreed = "" if found.agreement is None else f"{found.agreement:.0%}"
+            shown = f"{found.ratio:.2f} | {found.off_px:.1f} | {agreed} |"
         print(f"| {body.shape}, {cell.size_px:.0f} px | {text} | {shown}", flush=True)
 
 
@@ -130,7 +133,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.clips)
     if options.proportions:
-        print("| body | mesh | ratio | off px |\n|---|---|---|---|")
+        print("| body | mesh | ratio | off px | pixels agree |\n|---|---|---|---|---|")
         with tempfile.TemporaryDirectory() as name:
             for seed in seeds:
                 print_proportions(seed, Path(name) / str(seed))

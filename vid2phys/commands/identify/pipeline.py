@@ -220,6 +220,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
+    from vid2phys.commands.identify.silhouette_doubts import silhouette_doubts
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.first_pass import FrameStore
@@ -245,7 +246,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
         return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
 
     places = _places(inputs, frames) if inputs.hint is None else (inputs.hint,)
-    found = _best_supported(places, tracked)
+    found = _best_supported(places, tracked, lambda one: not silhouette_doubts(inputs, one))
     placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
     return replace(found, visibility=visibility(*placed), proportions=proportions(*placed))
 
@@ -260,13 +261,13 @@ def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
         yield place
 
 
-def _best_supported(places: Iterable[Hint | None], tracked: Callable[[Hint | None], Track]) -> Track:
-    """Return the first track that the images support, else the one that they support best.
+def _best_supported(
+    places: Iterable[Hint | None], tracked: Callable[[Hint | None], Track], is_sure: Callable[[Track], bool]
+) -> Track:
+    """Return the first track without a doubt, else the one that the images support best.
 
     tracked: returns the track of a body at a place. Raises its first InputError where no place has a track.
     """
-    from vid2phys.tracking.support import SURE_MATCH
-
     found: list[Track] = []
     failures: list[InputError] = []
     for place in places:
@@ -275,7 +276,7 @@ def _best_supported(places: Iterable[Hint | None], tracked: Callable[[Hint | Non
         except InputError as error:
             failures.append(error)
             continue
-        if found[-1].image_match >= SURE_MATCH:
+        if is_sure(found[-1]):
             return found[-1]
     if not found:
         raise failures[0]
