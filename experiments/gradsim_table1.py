@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.gradsim.by_command import mass_by_command
 from experiments.gradsim.convlstm import ConvLSTM
 from experiments.gradsim.efficientnet import EfficientNetOverFrames
 from experiments.gradsim.filmed import Filmed, outcome_of, outcome_of_descent
@@ -21,6 +22,7 @@ from experiments.gradsim.plots import scattered
 from experiments.gradsim.pushed import DENSITIES, mass_of, name_of, pushed, volume_of
 from experiments.gradsim.reinforce import by_score
 from experiments.gradsim.result_cache import Cell, Outcome, rng_of, tabulated
+from experiments.identification import COMMAND, KNOWN_START
 from experiments.methods import FLAT
 from experiments.result_cache import Rows
 from experiments.table import Setting, Table
@@ -28,16 +30,18 @@ from experiments.table import Setting, Table
 NAME = "gradsim-table1"
 BODIES = ("rigid",)
 LEARNT = ("convlstm", "efficientnet")
-METHODS = ("average", "random", *LEARNT, "reinforce", "diffphysics", "pixel", "ours")
+METHODS = ("average", "random", *LEARNT, "reinforce", "diffphysics", "pixel", KNOWN_START, COMMAND)
 TRAINING, TEST, QUICK = 800, 200, 6
+FILMED, QUICK_FILMED = 28, 1  # objects of the command: two of each shape
 PAPER_PIXEL = 9.0e-5  # relative, gradSim's table 1
 PAPER = {"convlstm": 0.0094, "efficientnet": 0.0094, "reinforce": 0.3668, "pixel": PAPER_PIXEL}
 VERSION, _DESCENTS = 1, 3  # raise when outcomes are made in another way; of methods that descend gradients
-_TRAINED, _TESTED, _NOISE, _GUESS, _SAMPLED = 1, 2, 3, 4, 5  # streams of random numbers
+_TRAINED, _TESTED, _NOISE, _GUESS, _SAMPLED, _FILMED = 1, 2, 3, 4, 5, 6  # streams of random numbers
 _RATE, _ITERATIONS = 0.15, 40
 _MOVES = np.log(2.0) * np.array([[1.0], [-1.0], [0.5], [-0.5]])  # of descents that are caught on their way
 _CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
+_ERRORS = ("error_density", "error_mass")  # of an outcome, which are the same where only the density is unknown
 _SETTLED = 0.95  # share of objects
 # objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms an image)
 _TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 40)}
@@ -50,8 +54,8 @@ _NOTES = [
     "Methods that descend begin at a density drawn evenly from the whole range. `diffphysics` is given the true places "
     "of all vertices in space, `pixel` the images (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
     "(L-BFGS-B), and from two densities about the best so far and two about the first where they are caught on their "
-    "way, so that more than rounding is left (`starts`: how often they began). `ours` has the same images and "
-    f"goes by Levenberg and Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of "
+    "way, so that more than rounding is left (`starts`: how often they began). `ours-known-start` has the same images "
+    f"and goes by Levenberg and Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of "
     f"{TRAINING} other objects, `random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
     "in eleven of them held out; `convlstm` sees every second frame, `efficientnet` every sixth (in quick runs every "
@@ -64,16 +68,20 @@ _NOTES = [
     f"share of objects whose last quarter of steps moved the density by at most {FLAT:.0%}; 'not converged' where that "
     f"is less than {_SETTLED:.0%}.",
     "`images_seen`: by the network in its training, or for one estimate.",
-    f"`mass_error_noisy`: ours from images with noise of {SIGMA:g} of full light, for which its 95 % intervals are "
-    "made; `interval_coverage` is the share of them that hold the truth, `interval_width` their mean width, relative.",
+    f"`ours` is the user's command, `identify --actions push.csv --fit mass`, on the first {FILMED} objects. It has a "
+    "clip of 81 frames of 320 px with noise, compressed, which shows the body at rest before the push. Nobody tells it "
+    "place, orientation or velocity, which all other methods know. `sure`: share of objects with the status "
+    "`converged`; its errors and intervals are of all objects that it found.",
+    f"`mass_error_noisy`: `ours-known-start` from images with noise of {SIGMA:g} of full light, for which its 95 % "
+    "intervals are made; `interval_coverage` is the share of them that hold the truth, `interval_width` their mean "
+    "width, relative.",
     "`seconds`: of one estimate, by the clock of a machine that was not idle; `training_seconds` likewise.",
 ]
 
 
 def run(setting: Setting) -> Table:
     """Fill the cells that are asked for and make the table of all that are filled."""
-    count = QUICK if setting.quick else TEST
-    cells = [Cell(NAME, BODIES[0], method, count, setting, _version(method, setting)) for method in METHODS]
+    cells = [Cell(NAME, BODIES[0], each, _count(each, setting), setting, _version(each, setting)) for each in METHODS]
     quick = f"{QUICK} objects instead of {TEST}, networks hardly trained"
     return tabulated(cells, lambda cell: _work(setting, cell.method), _rows, _NOTES, draw, quick)
 
@@ -83,6 +91,13 @@ def recipe_of(method: str, setting: Setting) -> Recipe:
     network = EfficientNetOverFrames if method == "efficientnet" else ConvLSTM
     objects, every, epochs = (_QUICK_TRAININGS if setting.quick else _TRAININGS)[method]
     return Recipe(method, network, objects, every, epochs, seed=setting.seed)
+
+
+def _count(method: str, setting: Setting) -> int:
+    """Return the number of objects that a method is tried on."""
+    if method == COMMAND:
+        return QUICK_FILMED if setting.quick else FILMED
+    return QUICK if setting.quick else TEST
 
 
 def _version(method: str, setting: Setting) -> int | str:
@@ -109,7 +124,7 @@ def _rows(cell: Cell) -> Rows:
         more["seconds"] = trained["training_seconds"]  # as in rows of all trained methods
     if outcomes and cell.method == "reinforce":
         more["converged"] = float(np.mean([outcome["settled"] for outcome in outcomes])) >= _SETTLED
-    rows = [cell.row("mass_error", "error_density", "1", **more)]
+    rows = [cell.row("mass_error", "error_mass" if cell.method == COMMAND else "error_density", "1", **more)]
     return rows + [cell.row(*column) for column in _columns(cell.method)]
 
 
@@ -120,6 +135,9 @@ def _columns(method: str) -> list[tuple[str, str, str]]:
         return []
     if method in LEARNT:
         return [seconds, seen, ("training_seconds", "training_seconds", "s")]
+    if method == COMMAND:
+        intervals = ("interval_coverage", "holds_mass", "1"), ("interval_width", "width_mass", "1")
+        return [seconds, *intervals, ("sure", "sure", "1")]
     columns = [("start_error", "start_error_density", "1"), seconds]
     if method in ("diffphysics", "pixel"):
         return [*columns, ("starts", "starts", "1")]
@@ -134,6 +152,9 @@ def _columns(method: str) -> list[tuple[str, str, str]]:
 
 
 def _outcome(setting: Setting, method: str, index: int) -> Outcome:
+    if method == COMMAND:
+        rng, noise = rng_of(setting, _TESTED, index), rng_of(setting, _FILMED, index)
+        return mass_by_command(rng, noise, name_of(index))
     body = pushed(rng_of(setting, _TESTED, index), name_of(index))
     if method in ("average", "random"):
         density = float(rng_of(setting, _GUESS, index).uniform(*DENSITIES))
@@ -161,5 +182,5 @@ def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Draw the error of every object, by method."""
-    errors = {cell.method: [outcome["error_density"] for outcome in cell.outcomes()] for cell in cells}
+    errors = {cell.method: [each[key] for each in cell.outcomes() for key in _ERRORS if key in each] for cell in cells}
     scattered(path, {"mass": errors}, {"mass": PAPER_PIXEL})

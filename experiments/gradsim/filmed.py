@@ -223,7 +223,7 @@ def outcome_of(
     also from noisy images, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the
     pixels' descent ends. parts: of descents (`in_parts`).
     """
-    if method != "ours":
+    if method in ("diffphysics", "pixel"):
         descent = by_states if method == "diffphysics" else by_pixels
         return outcome_of_descent(filmed, in_parts(descent, filmed, parts, **how))
     began = time.monotonic()

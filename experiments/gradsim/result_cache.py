@@ -45,7 +45,7 @@ class Cell:
     def _facts(self) -> dict[str, Any]:
         """Return what outcomes follow from: those of other facts are not taken for its own."""
         facts = {"seed": self.setting.seed, "version": self.version}
-        return facts | {"newton": newton.VERSION} if self.method == "ours" else facts
+        return facts | {"newton": newton.VERSION} if self.method.startswith("ours") else facts
 
     @property
     def name(self) -> str:
