@@ -138,6 +138,7 @@ def test_springs_are_fitted_where_one_is_asked_for() -> None:
         ({"fit": ("k_e", "restitution")}, "--fit restitution with springs of contact"),
         ({"fit": ("k_e",), "method": "shooting"}, "--solver shooting with contact"),
         ({"fit": ("mu", "focal")}, "--fit focal with contact"),
+        ({"fit": ("mu", "mass"), "actions": Path("push.csv")}, "--fit mu with --actions"),
         ({"fit": ("k_e",), "clip": (Path("a.mp4"), Path("b.mp4"))}, "--fit k_e of several clips"),
     ],
 )

@@ -254,6 +254,9 @@ class IdentifyConfig(
             return
         if self.method != "smoothing":
             raise UsageError(f"--solver {self.method} with contact", "--solver smoothing", "leave --solver out")
+        if self.actions is not None:
+            got = f"--fit {','.join(sorted(asked))} with --actions"
+            raise UsageError(got, "contact without recorded forces", "fit the mass by the push, contact by a throw")
         from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, WITH_SPRINGS
         from vid2phys.solvers.camera_parameters import NAMES
 
