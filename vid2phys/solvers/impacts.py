@@ -57,6 +57,7 @@ _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, ra
 _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
 _REFINED, _EXPLAINED = 4, 1.1  # starts that go on, twice as many where none has a misfit below this
+_APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
 _NOTHING_HIDDEN = np.zeros((0, 3))
@@ -96,6 +97,11 @@ class Fitted:
     def slack_std(self) -> float:
         """Return the standard deviation by which most impulses depart from the law, as a share."""
         return self.problem.slack_std
+
+    @property
+    def is_apart(self) -> bool:
+        """Return whether the motion is in parts that hardly join: some impacts are probably other ones."""
+        return _is_apart(self.problem)
 
     @property
     def null_directions(self) -> Array:
@@ -153,13 +159,19 @@ def fit(
         progress(0.5)
         apart = _different(sorted(rough, key=lambda end: -end[0]))
         ends = list(side_by_side(tightened, apart[:_REFINED]))
-        if min(misfit_of(end[1], end[2]) for end in ends) > _EXPLAINED:
+        best = max(ends, key=lambda end: end[0])
+        if _is_apart(best[1]) or min(misfit_of(end[1], end[2]) for end in ends) > _EXPLAINED:
             progress(0.75)
             ends += side_by_side(tightened, apart[_REFINED : 2 * _REFINED])
     _, whole, motion, weights = max(ends, key=lambda end: end[0])
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     fitted = concluded(whole, minimum, weights, _between(ends))
     return fitted if fitted.least_friction is None else replace(fitted, least_friction=_least_of_all(fitted, ends))
+
+
+def _is_apart(problem: ImpactProblem) -> bool:
+    miss, slack = _APART
+    return bool(problem.miss[0] >= 0.99 * miss * _EXACT[0] and problem.slack_std >= 0.99 * slack)
 
 
 def _different(ends: Sequence[_End]) -> list[_End]:

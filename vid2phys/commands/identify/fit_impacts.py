@@ -212,7 +212,11 @@ def fit_notes(fitted: Fitted) -> list[str]:
                 "something else touches the body, or the ground is not where it should be (--fit ground)"
             )
         )
-    if fitted.slack_std >= _UNLAWFUL:
+    if fitted.is_apart:
+        got = f"impulses depart from the law by {100 * fitted.slack_std:.0f} %, and parts of the motion miss each other"
+        remedy = "film more frames a second, or use a part with fewer impacts (--from, --to)"
+        notes.append(doubt(f"no motion through these impacts joins the poses: {got}; {remedy}"))
+    elif fitted.slack_std >= _UNLAWFUL:
         notes.append(
             warning(
                 f"impulses depart from the law of impact by {100 * fitted.slack_std:.0f} %: the ground or the body "
