@@ -30,7 +30,6 @@ def impulses_of(
         states: [F, 13] of the frames.
         slopes: [F, 12, U], derivatives of the states in their tangent spaces by all unknowns.
         covariance: [U, U] of the unknowns.
-
     """
     from vid2phys.engine.systems.rigid_contact import plane
 
