@@ -71,7 +71,7 @@ _NOTES = [
     f"`ours` is the user's command, `identify --actions push.csv --fit mass`, on the first {FILMED} objects. It has a "
     "clip of 81 frames of 320 px with noise, compressed, which shows the body at rest before the push. Nobody tells it "
     "place, orientation or velocity, which all other methods know. `sure`: share of objects with the status "
-    "`converged`; its errors and intervals are of all objects that it found.",
+    "`converged`; its errors are of all objects that it found, widths of intervals of those whose mass is determined.",
     f"`mass_error_noisy`: `ours-known-start` from images with noise of {SIGMA:g} of full light, for which its 95 % "
     "intervals are made; `interval_coverage` is the share of them that hold the truth, `interval_width` their mean "
     "width, relative.",

@@ -62,7 +62,7 @@ def mass_by_command(rng: np.random.Generator, noise: np.random.Generator, name: 
     low, high = mass.ci95
     kept = {"truth": truth, "found": mass.value, "seconds": seconds, "status": result.status.key}
     sure = float(result.status.key == "converged" and mass.identifiable)
-    holds, width = float(low <= truth <= high), (high - low) / truth if np.isfinite(high - low) else None
+    holds, width = float(low <= truth <= high), (high - low) / truth if mass.identifiable else None
     return kept | {"error_mass": abs(mass.value / truth - 1.0), "holds_mass": holds, "width_mass": width, "sure": sure}
 
 
