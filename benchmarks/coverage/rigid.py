@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.commands.fit_parameters import SIZE_STD, fixed_parameters, with_unknown_size
+from vid2phys.commands.fit_parameters import fixed_parameters, size_std, with_unknown_size
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.inputs import Inputs
@@ -47,7 +47,9 @@ def identified(
 ) -> Result:
     """Return what `identify` makes of true states [T, N] whose poses are seen with errors (`seen`)."""
     inputs = read(system, mesh, camera, times_s, fit, given, actions)
-    track = seen(rng, times_s, in_camera(inputs, states), SIZE_STD if "gravity" in fit else 0.0)
+    poses = in_camera(inputs, states)
+    std = size_std(diameter_px(camera, mesh, poses.translation)) if "gravity" in fit else 0.0
+    track = seen(rng, times_s, poses, std)
     return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
 
 
@@ -67,8 +69,13 @@ def read(
     blank = ArrayFrames(np.zeros((len(times_s), camera.height, camera.width, 3), np.uint8))
     clip = Clip(blank, times_s, camera.width, camera.height, "drawn")
     known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
-    known = with_unknown_size(known, SIZE_STD) if "gravity" in fit else known
+    known = with_unknown_size(known) if "gravity" in fit else known
     return Inputs(clip, mesh, camera, np.asarray(camera.camera_to_world, float), system, actions, None, known, ())
+
+
+def diameter_px(camera: Camera, mesh: Mesh, places: Array) -> float:
+    """Return the diameter in the frame of a mesh at places [T, 3] from the camera, m."""
+    return 2.0 * mesh.radius_m * float(camera.K[0, 0]) / float(np.median(np.linalg.norm(places, axis=-1)))
 
 
 def in_camera(inputs: Inputs, states: Array) -> Pose:

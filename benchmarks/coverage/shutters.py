@@ -17,7 +17,7 @@ from benchmarks.coverage import rigid
 from benchmarks.coverage.cases import Case, box
 from benchmarks.coverage.free_fall import Fall
 from vid2phys.commands import film
-from vid2phys.commands.fit_parameters import SIZE_STD
+from vid2phys.commands.fit_parameters import size_std
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.readout import READOUT, with_fitted_readout, with_row_times
@@ -53,7 +53,10 @@ def case(seed: int) -> Case:
     times = np.arange(count) / _FPS
     readout_s = float(rng.uniform(0.15, 0.9)) / _FPS
     camera = replace(_camera(rng, fall.states(times)[:, :3], side), readout_s=readout_s)
-    mesh, given = box(np.full(3, side)), box(np.full(3, side * np.exp(SIZE_STD * rng.normal())))
+    mesh = box(np.full(3, side))
+    eye = np.asarray(camera.camera_to_world)[:3, 3]
+    std = size_std(rigid.diameter_px(camera, mesh, fall.states(times)[:, :3] - eye))
+    given = box(np.full(3, side * np.exp(std * rng.normal())))
     rows = _row_times(camera, fall, times, np.zeros((1, 3)))[:, 0]
     system = filmed_system("rigid_contact", given, None, FIT)
     inputs = rigid.read(system, given, replace(camera, readout_s=0.0), times, FIT, {})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.coverage import falls, rigid
+from vid2phys.commands import fit_parameters
 from vid2phys.commands.fit_parameters import (
     DRAG,
     DRAG_PER_S,
     INERTIA,
-    SIZE_STD,
     fixed_parameters,
     read_parameters,
+    size_std,
     with_unknown_size,
 )
 from vid2phys.engine.systems import get
@@ -98,17 +100,29 @@ def test_an_unknown_size_is_a_nuisance_unless_the_user_gives_or_fits_it() -> Non
     unsized = with_unknown_size(known)
     assert unsized.parameters.free_names == ("gravity", "scale")
     assert unsized.nuisance == ("scale",)
-    assert unsized.priors == {"scale": (0.0, SIZE_STD)}
+    assert unsized.priors == {}
     for given, fit in (({"scale": 1.0}, ("gravity",)), ({}, ("gravity", "scale"))):
         told = fixed_parameters(get("rigid_contact"), SOLID, given, fit, None)
         assert with_unknown_size(told) is told
 
 
 def test_gravity_is_as_uncertain_as_the_size_that_it_is_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    variances = []
-    for std in (1e-6, SIZE_STD, 3.0 * SIZE_STD):
-        monkeypatch.setattr(rigid, "SIZE_STD", std)
+    variances, diameters, of_frames = list[float](), list[float](), rigid.diameter_px
+
+    def diameter_px(*given: Any) -> float:
+        diameters.append(of_frames(*given))
+        return diameters[-1]
+
+    monkeypatch.setattr(fit_parameters, "MESH_STD", 0.0)
+    monkeypatch.setattr(rigid, "diameter_px", diameter_px)
+    for size_px in (1e-6, 0.4, 1.2):
+        monkeypatch.setattr(fit_parameters, "SIZE_PX", size_px)
         low, high = falls.case(3).found["gravity"].ci95
         variances.append(((high - low) / 3.92 / 9.81) ** 2)
-    assert variances[1] - variances[0] == pytest.approx(SIZE_STD**2, rel=0.15)
-    assert variances[2] - variances[0] == pytest.approx(9.0 * SIZE_STD**2, rel=0.15)
+    assert variances[1] - variances[0] == pytest.approx((0.4 / diameters[0]) ** 2, rel=0.15)
+    assert variances[2] - variances[0] == pytest.approx((1.2 / diameters[0]) ** 2, rel=0.15)
+
+
+def test_wide_bodies_state_their_size_better() -> None:
+    assert size_std(50.0) == pytest.approx(np.hypot(0.002, 0.005))
+    assert size_std(1000.0) == pytest.approx(0.002, rel=0.01)

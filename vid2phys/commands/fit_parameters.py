@@ -30,8 +30,9 @@ DRAG_PER_S = 0.5
 _OFF_CENTER = 0.02  # distance of a centre of mass from the origin, over the radius of gyration, that a note names
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 FITTED_INERTIA_SPREAD = 1.0  # likewise, of an inertia that is asked for
-# By how much, as a share, contours state the size of a body wrongly for a whole clip (docs/decisions/049-widths.md).
-SIZE_STD = 0.005
+# By how much contours state the width of a body wrongly for a whole clip, px, and its mesh, as a share
+# (docs/decisions/049-widths.md).
+SIZE_PX, MESH_STD = 0.25, 0.002
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,16 @@ def _mass_of_thrust(actions: Actions, given: dict[str, float]) -> float:
     return mass
 
 
-def with_unknown_size(known: Known, std: float = SIZE_STD) -> Known:
+def size_std(diameter_px: float) -> float:
+    """Return the standard deviation of the logarithm of a body's size, as contours of its diameter state it."""
+    return float(np.hypot(MESH_STD, SIZE_PX / diameter_px))
+
+
+def with_unknown_size(known: Known) -> Known:
     """Return what is known, with the size of the body as a nuisance: its contours err for a whole clip.
 
-    std: of the logarithm of the size. A size that is given or fitted stays as it is.
+    Its prior follows where the width in the frames is known (`size_std`). A size that is given or fitted stays as it
+    is.
     """
     if SCALE.name in known.parameters.names:
         return known
@@ -132,7 +139,6 @@ def with_unknown_size(known: Known, std: float = SIZE_STD) -> Known:
     return replace(
         known,
         parameters=parameters.with_free((*parameters.free_names, SCALE.name)),
-        priors={SCALE.name: (0.0, std), **known.priors},
         nuisance=(*known.nuisance, SCALE.name),
     )
 
