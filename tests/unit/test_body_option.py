@@ -185,6 +185,10 @@ def test_the_system_of_a_mesh_follows_from_actions_parameters_and_model(tmp_path
     assert with_system(alone).system == "rigid_contact"
     assert with_system(replace(alone, fit=("drag",))).system == "quadrotor"
     assert with_system(replace(alone, actions=Path("actions.csv"))).system == "quadrotor"
+    push = tmp_path / "push.csv"
+    push.write_text("time_s,force_x_N,force_y_N,force_z_N\n0,1,2,3\n")
+    assert with_system(replace(alone, actions=push)).system == "rigid_contact"
+    assert with_system(replace(alone, actions=(push,))).system == "rigid_contact"
     sample = replace(alone, mesh=ROOT / "samples" / "quadrotor" / "quad.obj")
     assert with_system(sample).system == "quadrotor"
     assert with_system(replace(sample, fit=("mu",))).system == "rigid_contact"

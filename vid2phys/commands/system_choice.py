@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vid2phys.engine import SYSTEM_OF_MESH, SYSTEM_OF_ROBOT, SYSTEM_OF_TETS
 from vid2phys.engine import SYSTEM_WITH_ACTIONS as SYSTEM_WITH_ACTIONS
-from vid2phys.errors import UsageError
+from vid2phys.errors import UsageError, Vid2PhysError
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
@@ -144,11 +144,14 @@ def needs_actions(name: str) -> bool:
 
 
 def system_of_actions(path: str | Path) -> str:
-    """Return the system of a mesh that takes the recorded actions of a file. Raises InputError for other files."""
+    """Return the system of a mesh that takes the recorded actions of a file; the usual one for other files."""
     from vid2phys.engine import systems
     from vid2phys.io.actions import load_actions
 
-    kind = load_actions(path).kind
+    try:
+        kind = load_actions(path).kind
+    except Vid2PhysError:  # which comes again where the actions are read
+        return SYSTEM_WITH_ACTIONS
     return SYSTEM_OF_MESH if kind in systems.get(SYSTEM_OF_MESH).capabilities.inputs else SYSTEM_WITH_ACTIONS
 
 
