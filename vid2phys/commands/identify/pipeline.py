@@ -252,11 +252,16 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
 
 
 def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
-    """Yield where to look for a body: anywhere, then where the clip changes, for one that moves by less than itself."""
+    """Yield where to look for a body: anywhere, then where the clip changes, for one that moves by less than itself.
+
+    A hinge needs no good track of the free body.
+    """
     from vid2phys.tracking.changing_place import changing_place
 
     yield None
-    place = None if inputs.camera.moves else changing_place(frames, inputs.clip.times_s)
+    if inputs.camera.moves or inputs.on_hinge is not None:
+        return
+    place = changing_place(frames, inputs.clip.times_s)
     if place is not None:
         yield place
 
