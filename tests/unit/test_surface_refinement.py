@@ -16,7 +16,14 @@ from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.tracking.surface_refinement import RefinedPoses, _different, refine_by_surfaces, surface_evidence
+from vid2phys.tracking.surface_refinement import (
+    DEFAULTS,
+    RefinedPoses,
+    SurfaceRefinementConfig,
+    _different,
+    refine_by_surfaces,
+    surface_evidence,
+)
 from vid2phys.types import Camera, Mesh
 
 COUNT, WIDTH, HEIGHT = 16, 240, 160
@@ -57,7 +64,7 @@ def film(printed: bool, shaded: bool = False) -> FrameStore:
     return FrameStore(ArrayFrames(np.stack(drawn)), WIDTH, HEIGHT)
 
 
-def refined(frames: FrameStore, given: Pose) -> RefinedPoses | None:
+def refined(frames: FrameStore, given: Pose, config: SurfaceRefinementConfig = DEFAULTS) -> RefinedPoses | None:
     mesh, masks = box(), {}
     foreground = Foreground.of(frames)
     for i in foreground.rows.tolist():
@@ -66,7 +73,7 @@ def refined(frames: FrameStore, given: Pose) -> RefinedPoses | None:
         if mask is not None:
             masks[i] = mask
     tracked = {i: given[i] for i in range(COUNT)}
-    return refine_by_surfaces(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S)
+    return refine_by_surfaces(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S, config)
 
 
 def test_a_print_refines_poses_that_err_one_by_one() -> None:
@@ -121,3 +128,11 @@ def test_frames_at_rest_count_about_once(rest: int) -> None:
     chosen = _different(Pose(rotation, np.zeros((len(angles), 3))), np.arange(len(angles)) / 60.0, 10)
     assert chosen[0] == 0
     assert (chosen < 22).sum() >= 7
+
+
+def test_sides_of_a_small_box_refine_nothing() -> None:
+    errors = np.random.default_rng(3).normal(size=(COUNT, 6)) * [0.08, 0.08, 0.08, 0.002, 0.002, 0.01]
+    frames, given = film(printed=False, shaded=True), motion().retract(errors)
+    assert refined(frames, given) is not None
+    small = SurfaceRefinementConfig(plain_px=100.0)  # the box is 81 px in diameter
+    assert refined(frames, given, small) is None

@@ -51,6 +51,8 @@ class SurfaceRefinementConfig:
     """Number of frames that tell whether the sides of a plain body refine its poses."""
     plain_gain: float = 0.012
     """Share by which the evidence of these frames has to grow."""
+    plain_px: float = 45.0
+    """Least diameter of a plain body in the frames: sides of smaller ones have too few pixels, px."""
     depth_std: float = 0.003
     """Standard deviation of the logarithm of the distance of a plain body: contours tell its size better."""
     textured_share: float = 0.75
@@ -134,7 +136,11 @@ def surface_evidence(
 
 def _gains_by_sides(surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], config: SurfaceRefinementConfig) -> bool:
     """Return whether the sides of a plain body explain some frames much better at other poses than the tracked ones."""
-    if not surfaces.body.is_flat:
+    distance_m = float(np.median([np.linalg.norm(pose.translation) for pose in tracked.values()]))
+    diameter_px = (
+        2.0 * float(np.linalg.norm(surfaces.body.vertices, axis=1).max() * surfaces.camera.K[0, 0]) / distance_m
+    )
+    if not surfaces.body.is_flat or diameter_px < config.plain_px:
         return False
     rows = np.array(list(tracked))[evenly(len(tracked), config.tried_frames)].tolist()
     some = {i: tracked[i] for i in rows}
