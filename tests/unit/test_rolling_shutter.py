@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 from benchmarks.rolling_shutter_clips import Throw, images, simulated
 from tests.moving_box import CAMERA, box_mesh
 from vid2phys.commands.film import states_at
+from vid2phys.commands.identify import readout_fit
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.inputs import Filmed
 from vid2phys.commands.identify.readout import with_readout, without_readout
@@ -280,6 +281,17 @@ def test_a_clip_that_looks_like_one_is_seen(filmed: tuple[Clip, Camera, Track, P
     mesh = replace(MESH, vertices=track.observation.points_body)
     shown_s = apparent_readout(clip, replace(camera, readout_s=0.0), mesh, track)
     assert shown_s == pytest.approx(READOUT_S, rel=0.4)
+
+
+@pytest.mark.parametrize(("share", "seen"), [(0.9, True), (-0.9, True), (1.9, False), (0.05, False)])
+def test_no_readout_lasts_longer_than_a_frame(
+    share: float, seen: bool, filmed: tuple[Clip, Camera, Track, Pose], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip, camera, track, _ = filmed
+    mesh, interval_s = replace(MESH, vertices=track.observation.points_body), float(np.median(np.diff(clip.times_s)))
+    monkeypatch.setattr(readout_fit, "m_estimate", lambda *_: (share * interval_s, 1e-4))
+    found = apparent_readout(clip, replace(camera, readout_s=0.0), mesh, track)
+    assert found == (share * interval_s if seen else None)
 
 
 def _filmed(camera: Camera) -> Filmed:

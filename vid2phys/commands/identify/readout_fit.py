@@ -28,6 +28,7 @@ _FIRST, _ROUNDS = 0.5, 4  # readout to start from, in frame intervals; number of
 _PROBE_S = 1e-3  # change of the readout by which flights are differentiated
 _MOST_LOOKED = 40  # frames in which a readout is looked for that nobody gave
 _SURE, _SHORT = 5.0, 0.1  # standard deviations, and frame intervals, from which on it shows
+_LONG = 1.2  # of a frame interval: no readout lasts longer than a frame, and other motions look like one
 _TELLING = 0.1  # information of a frame that tells of the readout, as a share of that of the best frame
 _MEDIAN_OF_ONE, _MEDIAN_OF_THREE = 0.455, 2.366  # medians of chi-square with so many degrees of freedom
 _LAGS = 3  # frames over which errors last
@@ -89,7 +90,8 @@ def apparent_readout(clip: Clip, camera: Camera, mesh: Mesh, track: Track) -> fl
     interval_s = float(np.median(np.diff(clip.times_s)))
     fits = fit_readouts(FrameStore.of(clip), camera, mesh, track, interval_s, most=_MOST_LOOKED)
     change_s, std_s = m_estimate(*_edge_terms(fits))
-    return None if abs(change_s) < max(_SURE * std_s, _SHORT * interval_s) else change_s
+    seen = max(_SURE * std_s, _SHORT * interval_s) <= abs(change_s) <= _LONG * interval_s
+    return change_s if seen else None
 
 
 def m_estimate(slope: Array, bend: Array) -> tuple[float, float]:
