@@ -41,7 +41,6 @@ _RATE, _ITERATIONS = 0.15, 40
 _MOVES = np.log(2.0) * np.array([[1.0], [-1.0], [0.5], [-0.5]])  # of descents that are caught on their way
 _CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
-_ERRORS = ("error_density", "error_mass")  # of an outcome, which are the same where only the density is unknown
 _SETTLED = 0.95  # share of objects
 # objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms an image)
 _TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 40)}
@@ -124,7 +123,7 @@ def _rows(cell: Cell) -> Rows:
         more["seconds"] = trained["training_seconds"]  # as in rows of all trained methods
     if outcomes and cell.method == "reinforce":
         more["converged"] = float(np.mean([outcome["settled"] for outcome in outcomes])) >= _SETTLED
-    rows = [cell.row("mass_error", "error_mass" if cell.method == COMMAND else "error_density", "1", **more)]
+    rows = [cell.row("mass_error", "error_density", "1", **more)]
     return rows + [cell.row(*column) for column in _columns(cell.method)]
 
 
@@ -136,7 +135,7 @@ def _columns(method: str) -> list[tuple[str, str, str]]:
     if method in LEARNT:
         return [seconds, seen, ("training_seconds", "training_seconds", "s")]
     if method == COMMAND:
-        intervals = ("interval_coverage", "holds_mass", "1"), ("interval_width", "width_mass", "1")
+        intervals = ("interval_coverage", "holds_density", "1"), ("interval_width", "width_density", "1")
         return [seconds, *intervals, ("sure", "sure", "1")]
     columns = [("start_error", "start_error_density", "1"), seconds]
     if method in ("diffphysics", "pixel"):
@@ -182,5 +181,7 @@ def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Draw the error of every object, by method."""
-    errors = {cell.method: [each[key] for each in cell.outcomes() for key in _ERRORS if key in each] for cell in cells}
+    errors = {
+        cell.method: [each["error_density"] for each in cell.outcomes() if "error_density" in each] for cell in cells
+    }
     scattered(path, {"mass": errors}, {"mass": PAPER_PIXEL})

@@ -11,7 +11,7 @@ from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.engine.pnp import PoseEstimate
-from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.pose_geometry import diameter_px, project_points
 from vid2phys.engine.system import System
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, invert_transform, look_at, make_transform, matrix_from_quat
@@ -48,7 +48,7 @@ def identified(
     """Return what `identify` makes of true states [T, N] whose poses are seen with errors (`seen`)."""
     inputs = read(system, mesh, camera, times_s, fit, given, actions)
     poses = in_camera(inputs, states)
-    std = size_std(diameter_px(camera, mesh, poses.translation)) if "gravity" in fit else 0.0
+    std = size_std(diameter_px(float(camera.K[0, 0]), mesh.radius_m, poses.translation)) if "gravity" in fit else 0.0
     track = seen(rng, times_s, poses, std)
     return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
 
@@ -71,11 +71,6 @@ def read(
     known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
     known = with_unknown_size(known) if "gravity" in fit else known
     return Inputs(clip, mesh, camera, np.asarray(camera.camera_to_world, float), system, actions, None, known, ())
-
-
-def diameter_px(camera: Camera, mesh: Mesh, places: Array) -> float:
-    """Return the diameter in the frame of a mesh at places [T, 3] from the camera, m."""
-    return 2.0 * mesh.radius_m * float(camera.K[0, 0]) / float(np.median(np.linalg.norm(places, axis=-1)))
 
 
 def in_camera(inputs: Inputs, states: Array) -> Pose:

@@ -23,6 +23,7 @@ from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.readout import READOUT, with_fitted_readout, with_row_times
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.observe import project
+from vid2phys.engine.pose_geometry import diameter_px
 from vid2phys.engine.rolling_shutter import row_delay
 from vid2phys.geometry import (
     invert_transform,
@@ -55,7 +56,7 @@ def case(seed: int) -> Case:
     camera = replace(_camera(rng, fall.states(times)[:, :3], side), readout_s=readout_s)
     mesh = box(np.full(3, side))
     eye = np.asarray(camera.camera_to_world)[:3, 3]
-    std = size_std(rigid.diameter_px(camera, mesh, fall.states(times)[:, :3] - eye))
+    std = size_std(diameter_px(float(camera.K[0, 0]), mesh.radius_m, fall.states(times)[:, :3] - eye))
     given = box(np.full(3, side * np.exp(std * rng.normal())))
     rows = _row_times(camera, fall, times, np.zeros((1, 3)))[:, 0]
     system = filmed_system("rigid_contact", given, None, FIT)

@@ -37,6 +37,8 @@ _GAMMA = 2.2  # of the display
 def mass_by_command(rng: np.random.Generator, noise: np.random.Generator, name: str) -> Outcome:
     """Return the error of a mass, whether its interval holds the truth, and what the command says.
 
+    Keys are those of the density, the only unknown of the other methods: relative errors of both are the same.
+
     rng: of the object, as `pushed` takes it. noise: of the frames. name: of the shape.
     """
     body = pushed(rng, name, size_px=SIZE_PX, every=1)
@@ -63,7 +65,12 @@ def mass_by_command(rng: np.random.Generator, noise: np.random.Generator, name: 
     kept = {"truth": truth, "found": mass.value, "seconds": seconds, "status": result.status.key}
     sure = float(result.status.key == "converged" and mass.identifiable)
     holds, width = float(low <= truth <= high), (high - low) / truth if mass.identifiable else None
-    return kept | {"error_mass": abs(mass.value / truth - 1.0), "holds_mass": holds, "width_mass": width, "sure": sure}
+    return kept | {
+        "error_density": abs(mass.value / truth - 1.0),
+        "holds_density": holds,
+        "width_density": width,
+        "sure": sure,
+    }
 
 
 def _written(body: Filmed, name: str, noise: np.random.Generator, folder: Path) -> dict[str, Any]:

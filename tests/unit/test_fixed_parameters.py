@@ -109,12 +109,12 @@ def test_an_unknown_size_is_a_nuisance_unless_the_user_gives_or_fits_it() -> Non
 def test_gravity_is_as_uncertain_as_the_size_that_it_is_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
     variances, diameters, of_frames = list[float](), list[float](), rigid.diameter_px
 
-    def diameter_px(*given: Any) -> float:
+    def kept_px(*given: Any) -> float:
         diameters.append(of_frames(*given))
         return diameters[-1]
 
     monkeypatch.setattr(fit_parameters, "MESH_STD", 0.0)
-    monkeypatch.setattr(rigid, "diameter_px", diameter_px)
+    monkeypatch.setattr(rigid, "diameter_px", kept_px)
     for size_px in (1e-6, 0.4, 1.2):
         monkeypatch.setattr(fit_parameters, "SIZE_PX", size_px)
         low, high = falls.case(3).found["gravity"].ci95

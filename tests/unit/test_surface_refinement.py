@@ -109,15 +109,16 @@ def test_sides_of_a_plain_box_refine_poses() -> None:
 
 def test_the_evidence_of_a_box_with_other_sides_is_less() -> None:
     frames, poses = film(printed=False, shaded=True), {i: motion()[i] for i in (1, 6, 11)}
-    found = surface_evidence(frames, CAMERA, Solid.of(box()), poses)
+    foreground = Foreground.of(frames, list(poses))
+    found = surface_evidence(frames, CAMERA, Solid.of(box()), foreground, poses)
     longer = replace(box(), vertices=box().vertices * [1.1, 0.95, 0.95])
-    other = surface_evidence(frames, CAMERA, Solid.of(longer), poses)
+    other = surface_evidence(frames, CAMERA, Solid.of(longer), foreground, poses)
     assert found is not None
     assert other is not None
     assert (found > other + 5.0).all()
     ball = trimesh.creation.icosphere(3, 0.05)
     round_body = Mesh(np.asarray(ball.vertices), np.asarray(ball.faces, np.int64), np.zeros(len(ball.faces), np.int64))
-    assert surface_evidence(frames, CAMERA, Solid.of(round_body), poses) is None
+    assert surface_evidence(frames, CAMERA, Solid.of(round_body), foreground, poses) is None
 
 
 @pytest.mark.parametrize("rest", [0, 40])

@@ -41,6 +41,11 @@ def image_points(seen: Observation) -> tuple[Array, NDArray[np.bool_]]:
     ), seen.visible | here
 
 
+def diameter_px(focal_px: float, radius_m: float, places: Array) -> float:
+    """Return the diameter in the frames of a body of `radius_m` at places [T, 3] from the camera, by their median."""
+    return 2.0 * focal_px * radius_m / float(np.median(np.linalg.norm(places, axis=-1)))
+
+
 def pose_modes(pose: Pose, points_body: Array) -> Array:
     """Return the derivative of bearings by the local coordinates of a pose (`Pose.retract`), [..., K, 2, 6].
 

@@ -33,7 +33,7 @@ from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.light import displayed, linear, reduced, smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
-from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.silhouette import draw, silhouette_of
 from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
@@ -178,8 +178,8 @@ class HingeImages:
         foreground = Foreground.of(frames)
         masks = {}
         for i in foreground.rows.tolist():
-            drawing = draw(track.poses.pose[i].apply(mesh.vertices), mesh.faces) if track.tracked[i] else None
-            mask = None if drawing is None else drawing.in_frame(camera)
+            vertices = track.poses.pose[i].apply(mesh.vertices)
+            mask = silhouette_of(vertices, mesh.faces, camera) if track.tracked[i] else None
             if mask is not None:
                 masks[i] = mask
         return HingeImages(frames, camera, Solid.of(mesh), foreground.learned(masks), config)
@@ -188,8 +188,7 @@ class HingeImages:
         """Return images of half the size where the body of a track is large; the same ones where it is small."""
         rows = np.flatnonzero(track.tracked)
         pose, mesh = track.poses.pose[rows[len(rows) // 2]], self.solid.mesh
-        drawing = draw(pose.apply(mesh.vertices), mesh.faces)
-        mask = None if drawing is None else drawing.in_frame(self.camera)
+        mask = silhouette_of(pose.apply(mesh.vertices), mesh.faces, self.camera)
         if mask is None or np.sqrt(mask[2].sum()) < self.config.large_px:
             return self
         return HingeImages.of(Halved(self.frames), smaller(self.camera, 2), self.solid.mesh, track, self.config)

@@ -21,7 +21,7 @@ from vid2phys.engine.parallel import side_by_side
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.detectors.network import Image
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.foreground import Foreground, color_density
@@ -166,8 +166,8 @@ class HintedFrame:
 
     def _place(self, pose: Pose) -> tuple[slice, slice, Mask] | None:
         """Return rows, columns and pixels of a pose's silhouette; None where the frame does not show it."""
-        drawing = draw(pose.apply(self.seen.solid.mesh.vertices), self.seen.solid.mesh.faces)
-        place = None if drawing is None else drawing.in_frame(self.seen.camera)
+        mesh = self.seen.solid.mesh
+        place = silhouette_of(pose.apply(mesh.vertices), mesh.faces, self.seen.camera)
         return place if place is not None and place[2].any() else None
 
     def _mask(self, pose: Pose) -> Mask | None:
@@ -256,8 +256,9 @@ def within_reach(log_ratio: Ratio, camera: Camera, known: Mapping[int, Pose], i:
 def is_at_hint(track: Track, hint: Hint, clip: Clip, camera: Camera, mesh: Mesh) -> bool:
     """Return whether a track has the body at the hint."""
     row = hint.row(clip)
-    drawing = draw(track.poses.pose[row].apply(mesh.vertices), mesh.faces) if track.tracked[row] else None
-    place = None if drawing is None else drawing.in_frame(camera.at(row))
+    if not track.tracked[row]:
+        return False
+    place = silhouette_of(track.poses.pose[row].apply(mesh.vertices), mesh.faces, camera.at(row))
     return place is not None and _is_touched(place, hint)
 
 

@@ -35,7 +35,7 @@ from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, under_element
 from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
@@ -556,8 +556,7 @@ class MeshTracker:
 
     def _mask(self, pose: Pose) -> Silhouette | None:
         """Return the silhouette of a pose in the frame: rows, columns and pixels."""
-        drawing = draw(pose.apply(self.mesh.vertices), self.mesh.faces)
-        return None if drawing is None else drawing.in_frame(self.camera)
+        return silhouette_of(pose.apply(self.mesh.vertices), self.mesh.faces, self.camera)
 
     def _followed(self, anchors: dict[int, list[Fit]]) -> list[list[Fit]]:
         """Return the candidates of each frame, from anchors followed to the end and to the start."""

@@ -26,6 +26,7 @@ from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import point_slopes, slopes
 from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.tracking.surface_refinement import surface_evidence
 from vid2phys.types import Array, Camera, Mesh
@@ -130,8 +131,8 @@ def _agreement(
     """Return the share of frames whose pixels a deformed mesh explains better; None for a body with curved sides."""
     middle = _middle(solid.mesh)
     vertices = (solid.mesh.vertices - middle) @ (np.eye(3) + deformation) + middle
-    bodies = solid, Solid.of(replace(solid.mesh, vertices=vertices))
-    found = [surface_evidence(frames, camera, body, tracked) for body in bodies]
+    bodies, foreground = (solid, Solid.of(replace(solid.mesh, vertices=vertices))), Foreground.of(frames, list(tracked))
+    found = [surface_evidence(frames, camera, body, foreground, tracked) for body in bodies]
     return None if found[0] is None or found[1] is None else float((found[1] > found[0]).mean())
 
 

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.pose_geometry import diameter_px
 from vid2phys.error_clock import error_clock
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.foreground import Foreground, Silhouette
+from vid2phys.tracking.cues.silhouette import silhouette_of
+from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces, LearnedSurfacesConfig
 from vid2phys.types import Array, Camera
 
@@ -111,21 +112,18 @@ def surface_evidence(
     frames: Indexed,
     camera: Camera,
     solid: Solid,
+    foreground: Foreground,
     tracked: Mapping[int, Pose],
     config: SurfaceRefinementConfig = DEFAULTS,
 ) -> Array | None:
     """Return the evidence [n] of frames for a body, each at the best pose near the tracked one, nats.
 
-    None for a body with curved sides.
+    foreground: of the clip and of these frames, before any pose was known. None for a body with curved sides.
     """
     rows, poses = np.array(list(tracked), dtype=np.int64), list(tracked.values())
-    foreground, silhouettes = Foreground.of(frames, rows.tolist()), dict[int, Silhouette]()
-    for i, pose in tracked.items():
-        drawing = draw(pose.apply(solid.mesh.vertices), solid.mesh.faces)
-        place = None if drawing is None else drawing.in_frame(camera)
-        if place is not None:
-            silhouettes[i] = place
-    foreground = foreground.learned(silhouettes)
+    mesh = solid.mesh
+    shown = {i: silhouette_of(pose.apply(mesh.vertices), mesh.faces, camera) for i, pose in tracked.items()}
+    foreground = foreground.learned({i: place for i, place in shown.items() if place is not None})
     for margin_px in config.margins_px:
         surfaces = LearnedSurfaces.of(frames, camera, solid, foreground, rows, Pose.stack(poses), margin_px)
         if not surfaces.body.is_flat:
@@ -136,11 +134,10 @@ def surface_evidence(
 
 def _gains_by_sides(surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], config: SurfaceRefinementConfig) -> bool:
     """Return whether the sides of a plain body explain some frames much better at other poses than the tracked ones."""
-    distance_m = float(np.median([np.linalg.norm(pose.translation) for pose in tracked.values()]))
-    diameter_px = (
-        2.0 * float(np.linalg.norm(surfaces.body.vertices, axis=1).max() * surfaces.camera.K[0, 0]) / distance_m
-    )
-    if not surfaces.body.is_flat or diameter_px < config.plain_px:
+    radius_m = float(np.linalg.norm(surfaces.body.vertices, axis=1).max())
+    places = Pose.stack(list(tracked.values())).translation
+    width_px = diameter_px(float(surfaces.camera.K[0, 0]), radius_m, places)
+    if not surfaces.body.is_flat or width_px < config.plain_px:
         return False
     rows = np.array(list(tracked))[evenly(len(tracked), config.tried_frames)].tolist()
     some = {i: tracked[i] for i in rows}

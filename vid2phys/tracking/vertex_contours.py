@@ -23,7 +23,7 @@ from vid2phys.geometry import invert_transform, transform_points
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
-from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.cues.silhouette import draw, silhouette_of
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.types import Array, Camera, Clip
@@ -110,5 +110,4 @@ class VertexFrames:
 
     def _mask(self, vertices: Array) -> tuple[slice, slice, NDArray[np.bool_]] | None:
         """Return the silhouette in a frame; None where the body is not in view."""
-        drawing = draw(transform_points(self.to_camera, vertices), self.faces)
-        return None if drawing is None else drawing.in_frame(self.camera)
+        return silhouette_of(transform_points(self.to_camera, vertices), self.faces, self.camera)

@@ -288,10 +288,10 @@ def _gravity_std(check: CameraEstimate, size_std: float) -> float:
 
 def size_std(radius_m: float, places: Array, focal_px: float) -> float:
     """Return the relative error of the size of a body at places [T, 3] m: of its mesh, and of its width in images."""
+    from vid2phys.engine.pose_geometry import diameter_px
     from vid2phys.solvers.camera_from_motion import SIZE_STD
 
-    width_px = 2.0 * focal_px * radius_m / float(np.median(np.linalg.norm(places, axis=1)))
-    return float(np.hypot(SIZE_STD, _WIDTH_PX / width_px))
+    return float(np.hypot(SIZE_STD, _WIDTH_PX / diameter_px(focal_px, radius_m, places)))
 
 
 def _remedies(estimate: CameraEstimate, check: CameraEstimate) -> list[str]:

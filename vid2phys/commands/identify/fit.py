@@ -216,6 +216,7 @@ def _tried(
 def problem_of(inputs: Inputs, tracked: Track) -> Problem:
     """Return the problem that a fit to a clip solves."""
     from vid2phys.commands.fit_parameters import size_std
+    from vid2phys.engine.pose_geometry import diameter_px
     from vid2phys.solvers.camera_parameters import SCALE
     from vid2phys.solvers.problem import Problem
 
@@ -223,8 +224,9 @@ def problem_of(inputs: Inputs, tracked: Track) -> Problem:
     parameters = without_contact(known.parameters, inputs.system.capabilities.of_impacts)
     priors = known.priors
     if SCALE.name in known.nuisance:
-        diameter_px = 2.0 * inputs.mesh.radius_m * float(inputs.camera.K[0, 0]) / _distance_m(tracked)
-        priors = {SCALE.name: (0.0, size_std(diameter_px)), **priors}
+        places = tracked.poses.pose.translation[tracked.tracked]
+        width_px = diameter_px(float(inputs.camera.K[0, 0]), inputs.mesh.radius_m, places)
+        priors = {SCALE.name: (0.0, size_std(width_px)), **priors}
     return Problem(*(inputs.system, parameters, tracked.observation, pose, inputs.actions, priors, known.nuisance))
 
 

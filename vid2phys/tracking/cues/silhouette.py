@@ -73,6 +73,17 @@ class Drawing:
         return slice(low[1], high[1]), slice(low[0], high[0]), shown > 0
 
 
+def silhouette_of(
+    vertices: Array, faces: NDArray[np.int64], camera: Camera
+) -> tuple[slice, slice, NDArray[np.bool_]] | None:
+    """Return rows and columns of the frame that hold a mesh, and which of their pixels show it; None for none.
+
+    vertices: [V, 3] in camera axes, m. faces: [F, 3].
+    """
+    drawing = draw(vertices, faces)
+    return None if drawing is None else drawing.in_frame(camera)
+
+
 def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = DEFAULTS) -> Drawing | None:
     """Draw a mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
     if not vertices[:, 2].min() > config.min_depth_m:
