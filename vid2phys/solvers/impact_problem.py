@@ -56,8 +56,8 @@ class ImpactProblem(least_squares.Problem[Motion]):
     system, parameters: the body, and its free parameters. poses: of the clip. lengths_s: [F - 1] of the intervals.
     lower: Cholesky factor of the covariance of all poses. frames: [M] of the nodes, the first is 0. prior: returns the
     residuals and the precisions of the priors of theta. slack_std: of the slack's prior. miss: standard deviations [12]
-    by which rollouts miss the next node. step_factor: times `_STEPS`, the steps of differences. slack_weights: [F - 1],
-    by Student's t: they divide the variance of the slack of each interval.
+    or [M - 1, 12] by which rollouts miss the next node. step_factor: times `_STEPS`, the steps of differences.
+    slack_weights: [F - 1], by Student's t: they divide the variance of the slack of each interval.
     """
 
     system: ThrownBody
@@ -76,6 +76,11 @@ class ImpactProblem(least_squares.Problem[Motion]):
     def slack_stds(self) -> Array:
         """Return the standard deviation of the slack of each interval, [F - 1]."""
         return np.broadcast_to(self.slack_std / np.sqrt(self.slack_weights), len(self.lengths_s))
+
+    @property
+    def misses(self) -> Array:
+        """Return the standard deviations by which each rollout misses the next node, [M - 1, 12]."""
+        return np.broadcast_to(self.miss, (len(self.frames) - 1, SIZE))
 
     def vectors(self, theta: Array) -> Array:
         """Return the system's parameters [B, P] of solver coordinates [B, free]."""
@@ -117,7 +122,7 @@ class ImpactProblem(least_squares.Problem[Motion]):
 
     def _residuals(self, motion: Motion, states: Array, ends: Array) -> tuple[Array, Array]:
         off = self.white(self.system.local(self.poses.states, states[self.poses.rows])[:, :6].ravel())
-        missed = self.system.local(motion.nodes[1:], ends) / self.miss
+        missed = self.system.local(motion.nodes[1:], ends) / self.misses
         return off, missed.ravel()
 
     def cost(self, motion: Motion) -> float:
@@ -159,12 +164,12 @@ class ImpactProblem(least_squares.Problem[Motion]):
         if not (np.isfinite(slopes).all() and np.isfinite(of_ends).all()):
             raise SimulationError("derivatives through impacts are not finite")
         of_poses = self.white(slopes[self.poses.rows, :6].reshape(len(off), -1))
-        of_nodes = of_ends / self.miss[:, None]
+        of_nodes = of_ends / self.misses[..., None]
         of_nodes = of_nodes.reshape(len(missed), -1)
         count, theta = SIZE * len(motion.nodes), len(motion.theta)
         for i in range(len(ends)):
             rows, columns = np.arange(SIZE) + SIZE * i, np.arange(SIZE) + SIZE * (i + 1)
-            of_nodes[rows, columns] -= 1.0 / self.miss
+            of_nodes[rows, columns] -= 1.0 / self.misses[i]
         gradient = of_poses.T @ off + of_nodes.T @ missed
         information = of_poses.T @ of_poses + of_nodes.T @ of_nodes
         prior, precision = self.prior(motion.theta)
@@ -258,9 +263,7 @@ def evidence_of(problem: ImpactProblem, motion: Motion) -> float:
     except SimulationError:
         return -np.inf
     bent = np.linalg.slogdet(_regular(normal))[1]
-    given = -float(np.log(np.diagonal(problem.lower)).sum()) - (len(problem.frames) - 1) * float(
-        np.log(problem.miss).sum()
-    )
+    given = -float(np.log(np.diagonal(problem.lower)).sum()) - float(np.log(problem.misses).sum())
     return given - cost - float(np.log(problem.slack_stds[active[:, 0]]).sum()) - 0.5 * float(bent)
 
 

@@ -7,8 +7,8 @@ Method: multiple shooting (Bock and Plitt, "A multiple shooting algorithm for di
 problems", 1984). The states of some frames (nodes) are unknown, in flight where there is one. Rollouts join each node
 to the next, through one or a few impacts. At first rollouts may miss the next node by much, at last by nothing. Each
 impact may depart from its law by a share of its impulse (slack). Several values of friction and restitution compete.
-The slack with the largest evidence counts (Laplace's approximation). Few frames are far off, and few impacts depart by
-much: both get weights by Student's t.
+The slack with the largest evidence counts (Laplace's approximation). Parts that do not join are searched again
+(`impact_rejoining`). Few frames are far off, and few impacts depart by much: both get weights by Student's t.
 
 Limits: one body over one plane. Parameters of the camera are not fitted.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from vid2phys.solvers.impact_problem import (
     misfit_of,
     with_fixed,
 )
+from vid2phys.solvers.impact_rejoining import End, rejoined
 from vid2phys.solvers.impulses import impulses_of
 from vid2phys.solvers.intervals import between_ends
 from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings, student_weights
@@ -51,12 +52,13 @@ if TYPE_CHECKING:
 _FRICTIONS, _RESTITUTIONS = (0.1, 0.3, 0.8), (0.1, 0.4, 0.75)  # of starts
 # by how much rollouts may miss the next node, over `_EXACT`, and standard deviations of the slack; one after the other
 _STRICTER = tuple(itertools.product((30.0, 10.0, 3.0, 1.0), (0.1, 0.03)))
+_JOINING = (10.0, 3.0, 1.0)  # by how much rollouts may miss the next node, where a part is searched again
 _FINEST = 0.01  # slack that is tried where the smallest one of these is best
 _ROUGH = ((100.0, 0.2),)
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED, _EXPLAINED = 4, 1.1  # starts that go on, twice as many where none has a misfit below this
+_REFINED, _EXPLAINED = 2, 1.1  # starts that go on, twice as many where none has a misfit below this
 _APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
@@ -110,10 +112,6 @@ class Fitted:
         return np.array([[float(name == other) for other in names] for name in self.unknown]).reshape(-1, len(names))
 
 
-_End: TypeAlias = tuple[float, ImpactProblem, Motion, Array]
-"""The evidence of a fit, its problem with the strictness that it was fitted with, its motion and weights [G]."""
-
-
 def fit(
     system: ThrownBody,
     parameters: Parameters,
@@ -148,25 +146,45 @@ def fit(
     starts = _starts(parameters.free_names, motion)
     starts += [_with_nearest(whole, start, candidates) for start in starts]
 
-    def tightened(end: _End) -> _End:
+    def refined(end: End) -> tuple[End, End]:
         best = _tightened(whole, *end[2:], exact, _STRICTER)
-        if best[1].slack_std > _STRICTER[-1][1]:
-            return best
-        return max(best, _tightened(*best[1:], best[1].miss, ((1.0, _FINEST),)), key=lambda end: end[0])
+        if best[1].slack_std <= _STRICTER[-1][1]:
+            best = max(best, _tightened(*best[1:], best[1].miss, ((1.0, _FINEST),)), key=_evidence)
+        return best, _rejoined(best, exact)
 
     with one_thread():
         rough = list(side_by_side(lambda start: _tightened(whole, start, weights, exact, _ROUGH), starts))
         progress(0.5)
-        apart = _different(sorted(rough, key=lambda end: -end[0]))
-        ends = list(side_by_side(tightened, apart[:_REFINED]))
-        best = max(ends, key=lambda end: end[0])
-        if _is_apart(best[1]) or min(misfit_of(end[1], end[2]) for end in ends) > _EXPLAINED:
-            progress(0.75)
-            ends += side_by_side(tightened, apart[_REFINED : 2 * _REFINED])
-    _, whole, motion, weights = max(ends, key=lambda end: end[0])
+        different = _different(sorted(rough, key=_evidence, reverse=True))
+        ends: list[End] = []
+        for some in (different[:_REFINED], different[_REFINED : 2 * _REFINED]):
+            if some and not _explain(ends):
+                ends += itertools.chain.from_iterable(side_by_side(refined, some))
+                progress(0.75)
+    _, whole, motion, weights = max(ends, key=_evidence)
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     fitted = concluded(whole, minimum, weights, _between(ends))
     return fitted if fitted.least_friction is None else replace(fitted, least_friction=_least_of_all(fitted, ends))
+
+
+def _evidence(end: End) -> float:
+    return end[0]
+
+
+def _explain(ends: Sequence[End]) -> bool:
+    """Return whether one of the ends explains the poses, and the best is not in parts."""
+    misfits = [misfit_of(problem, motion) for _, problem, motion, _ in ends]
+    return min(misfits, default=np.inf) <= _EXPLAINED and not _is_apart(max(ends, key=_evidence)[1])
+
+
+def _rejoined(end: End, exact: Array) -> End:
+    """Return the end of a fit whose parts are searched again where they do not join."""
+    (_, whole, _, weights), slack = end, _STRICTER[-1][1]
+    levels = [(miss, slack) for miss in _JOINING]
+    found = rejoined(end, exact, slack, lambda motion: _tightened(whole, motion, weights, exact, levels))
+    if found is end:
+        return end
+    return max(found, _tightened(*found[1:], exact, [(1.0, slack), (1.0, _FINEST)]), key=_evidence)
 
 
 def _is_apart(problem: ImpactProblem) -> bool:
@@ -174,9 +192,9 @@ def _is_apart(problem: ImpactProblem) -> bool:
     return bool(problem.miss[0] >= 0.99 * miss * _EXACT[0] and problem.slack_std >= 0.99 * slack)
 
 
-def _different(ends: Sequence[_End]) -> list[_End]:
+def _different(ends: Sequence[End]) -> list[End]:
     """Return the ends whose parameters differ."""
-    kept: list[_End] = []
+    kept: list[End] = []
     for end in ends:
         apart = [np.abs(end[2].theta - other[2].theta).max() for other in kept]
         if min(apart, default=np.inf) > _ALIKE:
@@ -184,7 +202,7 @@ def _different(ends: Sequence[_End]) -> list[_End]:
     return kept
 
 
-def _between(ends: Sequence[_End]) -> Array:
+def _between(ends: Sequence[End]) -> Array:
     """Return the covariance [P, P] of theta about the best of several ends, which count by their evidence."""
     evidence = np.array([end[0] for end in ends])
     return between_ends(np.array([end[2].theta for end in ends]), evidence / _UNSURE)
@@ -265,9 +283,9 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
 
 def _tightened(
     whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, strictness: Sequence[tuple[float, float]]
-) -> _End:
+) -> End:
     """Return the largest evidence over levels of miss and slack, with its problem, motion and weights [G]."""
-    best: _End | None = None
+    best: End | None = None
     for miss, std in strictness:
         whole = replace(whole, miss=miss * exact, slack_std=std).forgiving(motion)
         weights, motion = _robust(whole, motion, weights)
@@ -341,7 +359,7 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
     return descended(problem, motion).cost < minimum.cost + _TWO_SIDED
 
 
-def _least_of_all(fitted: Fitted, ends: Sequence[_End]) -> float | None:
+def _least_of_all(fitted: Fitted, ends: Sequence[End]) -> float | None:
     """Return the least mu of the fit, or of the end with the lowest mu among those that explain the clip as well."""
     assert fitted.least_friction is not None
     index, enough = fitted.parameters.free_names.index("mu"), max(end[0] for end in ends) - _UNSURE
