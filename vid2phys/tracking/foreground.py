@@ -302,6 +302,29 @@ def _floored(noise: NDArray[np.float32], config: ForegroundConfig) -> NDArray[np
 
 
 @_compiled
+def _median(bins: NDArray[np.int64], count: int) -> int:
+    """Return the median of `count` bytes, of which `bins` [256] counts how often each occurs."""
+    below, value = bins[0], 0
+    while below <= count // 2:
+        value += 1
+        below += bins[value]
+    return value
+
+
+@_compiled
+def _deviation(bins: NDArray[np.int64], count: int, middle: int) -> int:
+    """Return the median distance of these bytes from their median."""
+    within, off = bins[middle], 0
+    while within <= count // 2:
+        off += 1
+        if middle >= off:
+            within += bins[middle - off]
+        if middle + off < 256:
+            within += bins[middle + off]
+    return off
+
+
+@_compiled
 def _background(samples: Image, used: NDArray[np.bool_]) -> tuple[Image, NDArray[np.float32]]:
     """Return the median [H, W, 3] of samples [S, H, W, 3] where they are used, and the noise [H, W] about it.
 
@@ -309,7 +332,7 @@ def _background(samples: Image, used: NDArray[np.bool_]) -> tuple[Image, NDArray
     """
     count, height, width, _ = samples.shape
     median, noise = np.zeros((height, width, 3), np.uint8), np.full((height, width), np.inf, np.float32)
-    values, spread = np.empty(count, np.float32), np.empty(count, np.float32)
+    bins = np.zeros(256, np.int64)
     for y in range(height):
         for x in range(width):
             total = 0.0
@@ -317,16 +340,16 @@ def _background(samples: Image, used: NDArray[np.bool_]) -> tuple[Image, NDArray
                 n = 0
                 for k in range(count):
                     if used[k, y, x]:
-                        values[n] = samples[k, y, x, c]
+                        bins[samples[k, y, x, c]] += 1
                         n += 1
+                if n >= 3:
+                    middle = _median(bins, n)
+                    median[y, x, c] = middle
+                    total += _deviation(bins, n, middle)
+                for k in range(count):
+                    bins[samples[k, y, x, c]] = 0
                 if n < 3:
                     break
-                ordered = np.sort(values[:n])
-                middle = ordered[n // 2]
-                median[y, x, c] = np.uint8(middle)
-                for k in range(n):
-                    spread[k] = abs(ordered[k] - middle)
-                total += np.sort(spread[:n])[n // 2]
                 if c == 2:
                     noise[y, x] = 1.48 * total / 3.0
     return median, noise
