@@ -2,7 +2,7 @@
 
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
-KIND: arms, bars, cameras, falls, flights, shutters, swings, throws; from pixels: filmed_falls, filmed_swings,
+KIND: arms, bars, cameras, falls, flights, shutters, springs, swings, throws; from pixels: filmed_falls, filmed_swings,
 filmed_throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the
 mean error over the root mean square. Intervals of random motions differ in width. Errors are therefore counted in
 stated standard deviations, and the width ratio is one over their root mean square.
@@ -38,6 +38,7 @@ _SYSTEMS = {
     "filmed_throws": "rigid_contact",
     "flights": "quadrotor",
     "shutters": "rolling shutter",
+    "springs": "contact on springs",
     "swings": "pendulum",
     "throws": "rigid_contact",
 }

@@ -1,0 +1,61 @@
+"""Random boxes that bounce on springs: stiffness of contact, from poses with a tracker's errors.
+
+A mass on one spring would touch it for 15 to 40 ms. The truth rolls on the springs that the fit has, in steps of 0.08
+ms, and lands on a corner. `identify --fit k_e` is given mass, friction and damping, but not the first state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.coverage import rigid
+from benchmarks.coverage.cases import Case, box
+from vid2phys.commands.fit_parameters import INERTIA
+from vid2phys.commands.system_choice import filmed_system
+from vid2phys.engine.rollout import simulate
+from vid2phys.engine.systems.rigid_contact import ThrownBody
+from vid2phys.errors import Vid2PhysError
+from vid2phys.geometry import quat_normalize
+from vid2phys.io.mesh import mass_properties
+from vid2phys.types import Array, Mesh, Status
+
+FIT = ("k_e",)
+_FPS, _STEPS = 60.0, 200  # steps of the truth in a frame interval
+_CONTACT_S, _STIFFNESS = (0.015, 0.040), (300.0, 4000.0)
+
+
+def case(seed: int) -> Case:
+    """Return the fit of a random bounce."""
+    rng = np.random.default_rng([seed, 87])
+    mesh = box(rng.uniform(0.05, 0.11, 3))
+    stiffness = float(np.exp(rng.uniform(*np.log(_STIFFNESS))))
+    mass = stiffness * (float(rng.uniform(*_CONTACT_S)) / np.pi) ** 2
+    damping = 0.05 * float(np.sqrt(mass * stiffness))
+    given = {"mass": mass, "mu": float(rng.uniform(0.2, 0.7)), "k_d": damping, "k_f": damping, "gravity": 9.81}
+    system = filmed_system("rigid_contact", mesh, None, FIT)
+    assert isinstance(system, ThrownBody)
+    truth, times = {"k_e": stiffness}, np.arange(int(rng.integers(20, 32))) / _FPS
+    states = _bounce(rng, system, mesh, given | truth, times)
+    middle = states[:, :3].mean(axis=0)
+    far = float(rng.uniform(9.0, 18.0)) * mesh.radius_m + np.linalg.norm(states[:, :3] - middle, axis=1).max()
+    camera = rigid.camera_at(middle + far * np.array([0.3, -0.9, 0.25]), middle)
+    try:
+        return Case.of(rigid.identified(rng, system, mesh, camera, times, states, FIT, given, None), truth)
+    except Vid2PhysError:
+        return Case(truth, {}, Status.NOT_CONVERGED)
+
+
+def _bounce(rng: np.random.Generator, system: ThrownBody, mesh: Mesh, given: dict[str, float], times_s: Array) -> Array:
+    """Return states [T, 13] of the body, which is thrown onto the ground."""
+    inertia = given["mass"] * np.diagonal(mass_properties(mesh).inertia_per_mass)
+    known = system.parameters().with_values(given | dict(zip(INERTIA, inertia.tolist(), strict=True)))
+    start = system.rest_state()
+    start[2], start[3:7] = mesh.radius_m + rng.uniform(0.03, 0.08), quat_normalize(rng.normal(size=4))
+    start[7:10] = *rng.uniform(-0.4, 0.4, 2), rng.uniform(-1.0, -0.3)
+    start[10:13] = rng.normal(0.0, 3.0, 3)
+    on_springs = system.on_springs(known.vector)
+    vector = np.array([known[name].value for name in on_springs.parameters().names])
+    steps = np.full(_STEPS * (len(times_s) - 1), 1.0 / (_FPS * _STEPS))
+    nothing = np.zeros((1, len(steps), len(on_springs.control_names)))
+    states = simulate(on_springs, system.to_principal(start)[None], nothing, vector, steps)[0]
+    return np.asarray(system.from_principal(states[::_STEPS]))
