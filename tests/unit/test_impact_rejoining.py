@@ -79,3 +79,14 @@ def test_a_part_with_other_impacts_finds_the_right_ones(thrown: tuple[ImpactProb
     assert found[0] > best[0] - 5.0
     assert found[2].theta[1] == pytest.approx(true.theta[1], abs=0.02), "restitution; nothing slides for long"
     assert rejoined(best, _EXACT, SLACK, tightened) is best
+
+
+def test_a_motion_that_cannot_be_simulated_has_no_other_start(problem: ImpactProblem, motion: Motion) -> None:
+    broken = replace(motion, nodes=np.full_like(motion.nodes, np.nan))
+    assert rejoining._Part(problem, broken, 0).starts(MISS, np.random.default_rng(0)) == []
+
+
+def test_a_motion_of_one_part_joins_nothing(problem: ImpactProblem, motion: Motion) -> None:
+    single = replace(problem, frames=NODES[:1])
+    end = (1.0, single, replace(motion, nodes=motion.nodes[:1]), np.ones(len(problem.poses.rows)))
+    assert rejoined(end, MISS, SLACK, lambda _: pytest.fail("nothing to search")) is end

@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vid2phys.engine.parallel import side_by_side
+from vid2phys.errors import SimulationError
 from vid2phys.solvers.impact_problem import AXES, SIZE, ImpactProblem, Motion, covariance_of, descended, factor_of
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.types import Array
@@ -53,12 +54,12 @@ def rejoined(end: End, exact: Array, slack_std: float, tightened: Callable[[Moti
         _, problem, motion, weights = end
         scores = _scores(problem, motion, exact, slack_std)
         scores[list(tried)] = 0.0
-        part = int(scores.argmax()) if len(scores) else 0
-        if not len(scores) or scores[part] < _JOINED or len(tried) == _IN_VAIN:
+        if scores.max(initial=0.0) < _JOINED or len(tried) == _IN_VAIN:
             break
+        part = int(scores.argmax())
         without = _cut(replace(problem, lower=factor_of(problem.poses, weights)), motion, part, exact, slack_std)
-        apart = _Part(without, descended(without, motion).point, part)
-        found = max(side_by_side(tightened, apart.starts(exact, rng)), key=lambda each: each[0])
+        starts = _Part(without, descended(without, motion).point, part).starts(exact, rng)
+        found = max(side_by_side(tightened, starts), key=lambda each: each[0], default=end)
         if found[0] > end[0] + _GAIN:
             end, tried = found, set()
         else:
@@ -95,9 +96,15 @@ class _Part:
     index: int
 
     def starts(self, exact: Array, rng: np.random.Generator) -> list[Motion]:
-        """Return motions from which to descend, of the best states of the node, the best first."""
+        """Return motions from which to descend, of the best states of the node, the best first.
+
+        There are none where the rest of the motion cannot be simulated.
+        """
         problem, motion, node = self.problem, self.motion, SIZE * self.index
-        covariance = covariance_of(problem.equations(motion)[1])
+        try:
+            covariance = covariance_of(problem.equations(motion)[1])
+        except SimulationError:
+            return []
         count = SIZE * len(motion.nodes)
         own, after = np.r_[node : node + SIZE, count : count + len(motion.theta)], slice(node + SIZE, node + 2 * SIZE)
         factor = np.asarray(np.linalg.cholesky(covariance[np.ix_(own, own)]))
