@@ -146,11 +146,11 @@ def fit(
     starts = _starts(parameters.free_names, motion)
     starts += [_with_nearest(whole, start, candidates) for start in starts]
 
-    def refined(end: End) -> tuple[End, End]:
+    def refined(end: End) -> End:
         best = _tightened(whole, *end[2:], exact, _STRICTER)
         if best[1].slack_std <= _STRICTER[-1][1]:
             best = max(best, _tightened(*best[1:], best[1].miss, ((1.0, _FINEST),)), key=_evidence)
-        return best, _rejoined(best, exact)
+        return _rejoined(best, exact)
 
     with one_thread():
         rough = list(side_by_side(lambda start: _tightened(whole, start, weights, exact, _ROUGH), starts))
@@ -159,7 +159,7 @@ def fit(
         ends: list[End] = []
         for some in (different[:_REFINED], different[_REFINED : 2 * _REFINED]):
             if some and not _explain(ends):
-                ends += itertools.chain.from_iterable(side_by_side(refined, some))
+                ends += side_by_side(refined, some)
                 progress(0.75)
     _, whole, motion, weights = max(ends, key=_evidence)
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
