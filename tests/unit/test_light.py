@@ -67,6 +67,7 @@ def test_a_smaller_image_shows_a_point_in_the_middle_of_its_block(reduction: int
     pixels = reduction * project(small, points) + 0.5 * (reduction - 1)
     np.testing.assert_allclose(pixels, project(camera, points), atol=1e-9)
     assert (small.width, small.height) == (241 // reduction, 175 // reduction)
+    np.testing.assert_array_equal(small.K[2], [0.0, 0.0, 1.0])
     assert camera.K[0, 2] == 123.0
 
 
