@@ -41,6 +41,52 @@ def test_nothing_changes_in_a_clip_of_noise() -> None:
     assert changing_place(film(np.full((len(TIMES_S), 2), 50.0), noise=8.0), TIMES_S) is None
 
 
+def flicker(shape: tuple[int, int], *boxes: tuple[int, int, int, int]) -> list[Any]:
+    """Black frames in which boxes (x0, y0, x1, y1), ends excluded, are white in every other frame."""
+    frames = [np.zeros((*shape, 3), np.uint8) for _ in TIMES_S]
+    for x0, y0, x1, y1 in boxes:
+        for frame in frames[1::2]:
+            frame[y0:y1, x0:x1] = 255
+    return frames
+
+
+def corners(shape: tuple[int, int], *boxes: tuple[int, int, int, int]) -> tuple[float, ...] | None:
+    found = changing_place(flicker(shape, *boxes), TIMES_S)
+    return None if found is None else found.corners
+
+
+@pytest.mark.parametrize("size", [(8, 12), (9, 13)])
+def test_the_place_is_the_middle_of_the_first_and_the_last_pixel(size: tuple[int, int]) -> None:
+    width, height = size
+    x, y = 20 + 0.5 * (width - 1), 30 + 0.5 * (height - 1)
+    assert corners((75, 100), (20, 30, 20 + width, 30 + height)) == (x, y, x, y)
+
+
+def test_the_largest_of_three_regions_counts() -> None:
+    small, large, medium = (5, 5, 15, 15), (40, 25, 60, 45), (80, 55, 92, 67)
+    assert corners((75, 100), small, large, medium) == (49.5, 34.5, 49.5, 34.5)
+
+
+def test_lines_of_two_pixels_are_no_body() -> None:
+    assert corners((75, 100), (50, 5, 52, 70)) is None
+    assert corners((75, 100), (5, 40, 95, 42)) is None
+    assert corners((75, 100), (50, 5, 53, 70)) == (51.0, 37.0, 51.0, 37.0)
+
+
+@pytest.mark.parametrize(("shape", "gap_px", "joined"), [
+    ((225, 400), 8, True),  # 4 % of the height are 9 px, which bridge 8; 4 % of the width would bridge 15
+    ((225, 400), 9, False),
+    ((40, 100), 2, True),  # 4 % would be 2 px, and 3 are the least
+    ((40, 100), 3, False),
+])  # fmt: skip
+def test_gaps_below_a_share_of_the_height_are_bridged(shape: tuple[int, int], gap_px: int, joined: bool) -> None:
+    """Of two squares of 10 and 12 px, the middle of both counts, or that of the larger one."""
+    found = corners(shape, (30, 15, 40, 25), (40 + gap_px, 15, 52 + gap_px, 25))
+    last = 51 + gap_px
+    assert found is not None
+    assert found[0] == 0.5 * ((30 if joined else 40 + gap_px) + last)
+
+
 def chosen(matches: dict[str, float | InputError], sure: str = "") -> Any:
     """Return the track that counts; tracks are called like their places, and those named `sure` have no doubt."""
 

@@ -8,10 +8,12 @@ import pytest
 from vid2phys.tracking.foreground import (
     DEFAULTS,
     _background,
+    _deviation,
     _distance,
     _floored,
     _grown,
     _log_ratio,
+    _median,
     _of_exposure,
     _other_colors,
     _relative,
@@ -37,6 +39,28 @@ def test_the_background_is_the_median_of_what_is_used_and_noise_that_about_it() 
             spread = np.sort(np.abs(shown - middle), axis=0)[len(shown) // 2]
             assert noise[y, x] == pytest.approx(1.48 * spread.mean(), rel=1e-5)
     assert np.isfinite(noise[0, 1]), "three frames are enough"
+
+
+@pytest.mark.parametrize("values", [
+    [7], [0], [255], [0, 255], [3, 3, 200], [255, 255, 254], [0, 0, 1], [0, 255, 255, 255], [0, 0, 0, 255],
+    [10, 20, 30, 40], [250, 251, 252, 253, 0], [5, 4, 3, 2, 1, 250], [1, 2, 254, 255], [9] * 6,
+])  # fmt: skip
+def test_counted_bytes_give_their_median_and_the_median_distance_from_it(values: list[int]) -> None:
+    """Of an even number of bytes the upper one of the middle counts; distances may reach past 0 or 255."""
+    bins, middle = np.bincount(values, minlength=256), sorted(values)[len(values) // 2]
+    assert _median(bins, len(values)) == middle
+    assert _deviation(bins, len(values), middle) == sorted(abs(each - middle) for each in values)[len(values) // 2]
+
+
+def test_counted_bytes_are_those_of_sorted_ones_for_any_number_of_them() -> None:
+    rng = np.random.default_rng(5)
+    for count in range(1, 60):
+        values = (
+            np.clip(rng.normal(rng.uniform(0, 255), rng.uniform(0, 80), count), 0, 255).astype(np.uint8).astype(int)
+        )
+        bins, middle = np.bincount(values, minlength=256), int(np.sort(values)[count // 2])
+        assert _median(bins, count) == middle
+        assert _deviation(bins, count, middle) == np.sort(np.abs(values - middle))[count // 2]
 
 
 def test_noise_is_smooth_and_not_below_what_is_usual() -> None:

@@ -96,3 +96,31 @@ def test_single_frames_that_err_are_no_jump() -> None:
     found = steadiness(pose, ALL)
     assert found is not None
     assert found.jump_deg == pytest.approx(9.0)
+
+
+def test_an_axis_that_tumbles_moves_by_its_angle_from_frame_to_frame() -> None:
+    """It rotates by 10 deg a frame about an axis across it. Frames before and after the middle share 10 deg."""
+    found = steadiness(_spinning(10.0), ALL, [np.array([1.0, 0.0, 0.0])])
+    assert found is not None
+    assert (found.step_deg, found.jump_deg) == pytest.approx((10.0, 10.0))
+    ball = steadiness(_spinning(10.0), ALL, [np.eye(3)[0], np.eye(3)[1]])
+    assert ball is not None
+    assert ball.jump_deg == 0.0
+
+
+def test_an_axis_that_is_reversed_moves_by_half_a_turn() -> None:
+    found = steadiness(_spinning(180.0), ALL, [np.array([1.0, 0.0, 0.0])])
+    assert found is not None
+    assert found.step_deg == pytest.approx(180.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("off", range(4))
+def test_only_the_four_frames_in_a_row_count(off: int) -> None:
+    """One of them is further away by a hundredth; weights of a third difference are 1, 3, 3 and 1."""
+    pose = _spinning(0.0)
+    pose.translation[:] *= np.exp(np.random.default_rng(1).normal(0.0, 0.3, (40, 1)))
+    pose.translation[8:12] = [0.0, 0.0, 2.0]
+    pose.translation[8 + off] *= 1.01
+    found = steadiness(pose, (np.arange(40) >= 8) & (np.arange(40) < 12))
+    assert found is not None
+    assert found.jitter_distance == pytest.approx([1.0, 3.0, 3.0, 1.0][off] * np.sqrt(0.3) * np.log(1.01))
