@@ -180,8 +180,8 @@ def _explain(ends: Sequence[End]) -> bool:
 def _rejoined(end: End, exact: Array) -> End:
     """Return the end of a fit whose parts are searched again where they do not join."""
     (_, whole, _, weights), slack = end, _STRICTER[-1][1]
-    levels = [(miss, slack) for miss in _JOINING]
-    found = rejoined(end, exact, slack, lambda motion: _tightened(whole, motion, weights, exact, levels))
+    stricter = [(miss, slack) for miss in _JOINING]
+    found = rejoined(end, exact, slack, lambda motion: _tightened(whole, motion, weights, exact, stricter))
     if found is end:
         return end
     return max(found, _tightened(*found[1:], exact, [(1.0, slack), (1.0, _FINEST)]), key=_evidence)
