@@ -24,9 +24,7 @@ def case(seed: int) -> Case:
     velocity[2] += 1.5
     place = np.array([0.0, 0.0, 1.0]), quat_normalize(rng.normal(size=4))
     states = Fall(place, velocity, spin, gravity).states(times)
-    middle = states[:, :3].mean(axis=0)
-    far = float(rng.uniform(9.0, 22.0)) * side + np.linalg.norm(states[:, :3] - middle, axis=1).max()
-    camera = rigid.camera_at(middle + far * np.array([0.3, -0.9, 0.25]), middle)
+    camera = rigid.camera_beside(states, float(rng.uniform(9.0, 22.0)) * side, np.array([0.3, -0.9, 0.25]))
     system = filmed_system("rigid_contact", mesh, None, FIT)
     result = rigid.identified(rng, system, mesh, camera, times, states, FIT, {}, None)
     return Case.of(result, {"gravity": gravity})

@@ -41,10 +41,8 @@ def case(seed: int) -> Case:
     states, wrench = _flown(rng, system, parameters, mass, inertia)
     actions = Actions(np.arange(len(wrench)) / _ACTIONS_HZ, wrench, "wrench", system.action_names, system.action_units)
     indices = np.round(times * _ACTIONS_HZ).astype(int)
-    middle = states[indices, :3].mean(axis=0)
-    far = float(rng.uniform(8.0, 20.0)) * size + np.linalg.norm(states[indices, :3] - middle, axis=1).max()
-    camera = rigid.camera_at(middle + far * np.array([0.6, -0.75, 0.28]), middle)
     exact = states[indices]
+    camera = rigid.camera_beside(exact, float(rng.uniform(8.0, 20.0)) * size, np.array([0.6, -0.75, 0.28]))
     result = rigid.identified(rng, system, mesh, camera, indices / _ACTIONS_HZ, exact, FIT, {}, actions)
     return Case.of(result, truth)
 

@@ -34,6 +34,16 @@ def camera_at(place: Array, towards: Array) -> Camera:
     return Camera(K, 640, 480, camera_to_world=look_at(place, towards))
 
 
+def camera_beside(states: Array, far_m: float, towards: Array) -> Camera:
+    """Return a camera that sees the motion of states [T, N] from `far_m` and more.
+
+    towards: [3], from the middle of the motion to the camera, of about unit length.
+    """
+    middle = states[:, :3].mean(axis=0)
+    far_m += np.linalg.norm(states[:, :3] - middle, axis=1).max()
+    return camera_at(middle + far_m * towards, middle)
+
+
 def identified(
     rng: np.random.Generator,
     system: System,

@@ -1,7 +1,7 @@
 """Random boxes that bounce on springs: stiffness of contact, from poses with a tracker's errors.
 
 A mass on one spring would touch it for 15 to 40 ms. The truth rolls on the springs that the fit has, in steps of 0.08
-ms, and lands on a corner. `identify --fit k_e` is given mass, friction and damping, but not the first state.
+ms, and lands as it is thrown. `identify --fit k_e` is given mass, friction and damping, but not the first state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.errors import Vid2PhysError
 from vid2phys.geometry import quat_normalize
 from vid2phys.io.mesh import mass_properties
-from vid2phys.types import Array, Mesh, Status
+from vid2phys.types import Array, Mesh, Parameters, Status
 
 FIT = ("k_e",)
 _FPS, _STEPS = 60.0, 200  # steps of the truth in a frame interval
@@ -36,9 +36,8 @@ def case(seed: int) -> Case:
     assert isinstance(system, ThrownBody)
     truth, times = {"k_e": stiffness}, np.arange(int(rng.integers(20, 32))) / _FPS
     states = _bounce(rng, system, mesh, given | truth, times)
-    middle = states[:, :3].mean(axis=0)
-    far = float(rng.uniform(9.0, 18.0)) * mesh.radius_m + np.linalg.norm(states[:, :3] - middle, axis=1).max()
-    camera = rigid.camera_at(middle + far * np.array([0.3, -0.9, 0.25]), middle)
+    far_m = float(rng.uniform(9.0, 18.0)) * mesh.radius_m
+    camera = rigid.camera_beside(states, far_m, np.array([0.3, -0.9, 0.25]))
     try:
         return Case.of(rigid.identified(rng, system, mesh, camera, times, states, FIT, given, None), truth)
     except Vid2PhysError:
@@ -53,9 +52,17 @@ def _bounce(rng: np.random.Generator, system: ThrownBody, mesh: Mesh, given: dic
     start[2], start[3:7] = mesh.radius_m + rng.uniform(0.03, 0.08), quat_normalize(rng.normal(size=4))
     start[7:10] = *rng.uniform(-0.4, 0.4, 2), rng.uniform(-1.0, -0.3)
     start[10:13] = rng.normal(0.0, 3.0, 3)
+    return rolled(system, known, start, times_s, _STEPS)
+
+
+def rolled(system: ThrownBody, known: Parameters, start: Array, times_s: Array, steps: int) -> Array:
+    """Return states [T, 13] at even times [T] of a body on springs, from its first one.
+
+    known: parameters of the body. steps: of the rollout, from one time to the next.
+    """
     on_springs = system.on_springs(known.vector)
     vector = np.array([known[name].value for name in on_springs.parameters().names])
-    steps = np.full(_STEPS * (len(times_s) - 1), 1.0 / (_FPS * _STEPS))
-    nothing = np.zeros((1, len(steps), len(on_springs.control_names)))
-    states = simulate(on_springs, system.to_principal(start)[None], nothing, vector, steps)[0]
-    return np.asarray(system.from_principal(states[::_STEPS]))
+    step_s = np.full(steps * (len(times_s) - 1), (times_s[1] - times_s[0]) / steps)
+    nothing = np.zeros((1, len(step_s), len(on_springs.control_names)))
+    states = simulate(on_springs, system.to_principal(start)[None], nothing, vector, step_s)[0]
+    return np.asarray(system.from_principal(states[::steps]))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import trimesh
 
+from benchmarks.coverage.springs import rolled
 from vid2phys.commands.identify import fit_springs as springs
 from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
 from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
-from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.errors import UsageError
 from vid2phys.geometry import looking, make_transform, quat_from_rotvec
@@ -47,12 +47,7 @@ def thrown(system: ThrownBody) -> Array:
     begin = system.rest_state()
     begin[:3], begin[3:7] = [0.0, 0.06, 0.06], quat_from_rotvec(np.array([0.3, 0.2, 0.35]))
     begin[7:] = [0.0, -0.35, -0.5, 5.0, 1.5, 2.0]
-    on_springs = system.on_springs(known.vector)
-    vector = np.array([known[name].value for name in on_springs.parameters().names])
-    step_s = np.full(STEPS * (len(TIMES_S) - 1), (TIMES_S[1] - TIMES_S[0]) / STEPS)
-    nothing = np.zeros((1, len(step_s), len(on_springs.control_names)))
-    states = simulate(on_springs, system.to_principal(begin)[None], nothing, vector, step_s)[0]
-    return system.from_principal(states[::STEPS])
+    return rolled(system, known, begin, TIMES_S, STEPS)
 
 
 def seen(system: ThrownBody, mesh: Mesh, states: Array, stiffness: float) -> Problem:

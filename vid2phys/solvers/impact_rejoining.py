@@ -33,7 +33,7 @@ _PARTS, _IN_VAIN = 12, 3  # searches: of one motion, and in a row without a gain
 _GAIN = 1.0  # nats
 _CUT = 300.0  # times the strictest miss: that of a join that is cut
 _LOOSE = 1e-3  # weight of the slack of a part that is cut off
-_ROOM = 3.0  # times the strictest miss by which a part may miss the next node without a cost
+_ROOM = 3.0  # times the strictest miss: by how much a part may miss the next node at little cost
 _DRAWN, _KEPT, _ROUNDS = 512, 32, 5
 _NARROWER = 0.6  # draws of each round, over those of the round before
 _WIDTHS, _STEPS = (0.3, 1.0, 2.0), (0.1, 0.3, 1.0)  # of the first draws, and of later ones, in deviations
@@ -130,10 +130,8 @@ class _Part:
     def _moved(self, draws: Array, factor: Array) -> tuple[Array, Array]:
         """Return states [B, 13] of the node and parameters [B, P] of draws [B, 12 + P]."""
         steps, (low, high) = draws @ factor.T, self.problem.parameters.free_bounds
-        nodes = np.repeat(self.motion.nodes[self.index][None], len(draws), axis=0)
-        return self.problem.system.retract(nodes, steps[:, :SIZE]), np.clip(
-            self.motion.theta + steps[:, SIZE:], low, high
-        )
+        nodes = self.problem.system.retract(self.motion.nodes[self.index], steps[:, :SIZE])
+        return nodes, np.clip(self.motion.theta + steps[:, SIZE:], low, high)
 
     def _costs(self, draws: Array, factor: Array, join: Array) -> Array:
         """Return costs [B] of draws by the poses of the part, by the node after it, and by themselves."""
@@ -144,10 +142,8 @@ class _Part:
         costs = 0.5 * (draws**2).sum(axis=1)
         for row in np.flatnonzero((poses.rows > inside.start) & (poses.rows < inside.stop)):
             at = states[:, poses.rows[row] - inside.start]
-            off = problem.system.local(np.repeat(poses.states[row][None], len(draws), axis=0), at)[:, :6]
-            costs += _student(off, poses.precision[row])
-        after = np.repeat(self.motion.nodes[self.index + 1][None], len(draws), axis=0)
-        costs += _student(problem.system.local(after, states[:, -1]), join)
+            costs += _student(problem.system.local(poses.states[row], at)[:, :6], poses.precision[row])
+        costs += _student(problem.system.local(self.motion.nodes[self.index + 1], states[:, -1]), join)
         return np.nan_to_num(costs, nan=np.inf)
 
     def _with(self, draw: Array, factor: Array) -> Motion:
