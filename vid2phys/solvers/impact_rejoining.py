@@ -1,4 +1,4 @@
-"""Search again for the impacts of those parts of a motion that do not join.
+"""Search again for impacts where one part of a motion does not join the next.
 
 Purpose: a descent cannot exchange one impact for another. A motion whose impacts are wrong in one part joins the next
 part only by a miss and by slack, and so bends the parameters of the whole clip.
@@ -41,7 +41,7 @@ _STARTS, _APART = 3, 3.0  # of descents, and deviations from one to another
 
 
 def rejoined(end: End, exact: Array, slack_std: float, tightened: Callable[[Motion], End]) -> End:
-    """Return the end of a fit with those parts searched again that join the next ones badly.
+    """Return the end of a fit after a search of the parts that miss the next node.
 
     Args:
         end: the fit.
