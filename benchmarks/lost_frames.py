@@ -33,7 +33,7 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking import support
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import candidates
 from vid2phys.types import Array, Mesh

@@ -28,7 +28,7 @@ from vid2phys.tracking.articulated.tracker import ConfigurationTrack, track_conf
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import detect, direction_and_size
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hypotheses import TEMPERATURES, Evidence, relabelled
 from vid2phys.tracking.single_image import TexturedBody, refine_single_images
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence

@@ -153,7 +153,7 @@ from vid2phys.risp.networks.model import Model
 from vid2phys.tracking.detectors import Places, locator, motion
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.tracking.detectors.search import ObjectDetector
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 
 sample, model = Path(ROOT) / "samples" / "quadrotor", Model.load(str(Path(ROOT) / "models" / "quadrotor"), "cpu")
 clip, camera = read_clip(sample / "clip.mp4"), load_camera(sample / "camera.yaml", None)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vid2phys.tracking import first_pass
+from vid2phys.tracking import frame_store
 from vid2phys.tracking.detectors.search import ObjectDetection
-from vid2phys.tracking.first_pass import Follower, FrameStore, smooth_path
+from vid2phys.tracking.first_pass import Follower, smooth_path
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.types import Array
 
 RADIUS_M = 0.1
@@ -181,7 +182,7 @@ def test_frames_are_held_in_memory_as_far_as_they_fit(
     bytes_of_frames: int, span: int, at_once: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten frames of 8 x 6; memory for some of them."""
-    monkeypatch.setattr(first_pass, "_IN_MEMORY_BYTES", 3 * 8 * 6 * (bytes_of_frames + 0.5))
+    monkeypatch.setattr(frame_store, "_IN_MEMORY_BYTES", 3 * 8 * 6 * (bytes_of_frames + 0.5))
     asked = list[list[int]]()
 
     class Frames:

@@ -14,7 +14,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.search import LastSeen, ObjectDetector
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.tracker import track
 from vid2phys.types import Array, Clip
 
@@ -118,7 +118,7 @@ def test_a_thing_that_stood_there_already_is_not_the_object_found_again() -> Non
 
 def test_frames_that_do_not_fit_in_memory_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = make_scene(_path(30))
-    monkeypatch.setattr("vid2phys.tracking.first_pass._IN_MEMORY_BYTES", 1e6)
+    monkeypatch.setattr("vid2phys.tracking.frame_store._IN_MEMORY_BYTES", 1e6)
     frames = FrameStore(scene.clip.frames, 640, 480)
     for index in (0, 29, 3, 25):
         np.testing.assert_array_equal(frames[index], next(scene.clip.frames.at([index])))

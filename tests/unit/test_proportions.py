@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from tests.drawn_clip import images
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.proportions import Proportions, proportions
 from vid2phys.types import Camera, Mesh
 

@@ -29,7 +29,7 @@ from vid2phys.io.array_clip import array_clip
 from vid2phys.io.camera import load_camera, save_camera
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.rolling_shutter import MovingBody, at_row_times, row_times, twists
 from vid2phys.tracking.track import Track

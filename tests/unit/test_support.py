@@ -17,7 +17,7 @@ from vid2phys.geometry import Pose, matrix_from_quat, quat_from_rotvec
 from vid2phys.notes import Severity, severity_of
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.tracking import support
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.support import (
     EVIDENCE,
     SupportConfig,

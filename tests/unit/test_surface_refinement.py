@@ -14,8 +14,8 @@ from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.surface_refinement import (
     DEFAULTS,
     RefinedPoses,

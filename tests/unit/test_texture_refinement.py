@@ -13,7 +13,7 @@ from tests.unit.test_texture_fit import PAINT
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import TrackingInputs, corrected

@@ -8,7 +8,7 @@ import pytest
 
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.visibility import Visibility, visibility
 from vid2phys.types import Camera, Mesh
 

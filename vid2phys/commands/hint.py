@@ -65,7 +65,7 @@ def _tracker(config: HintConfig, clip: Clip, camera: Camera) -> MeshTracker:
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.mesh_shape import shape_of
     from vid2phys.tracking.cues.texture import SurfaceTexture
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.mesh_tracker import MeshTracker
 
     mesh = simplified(load_body(config.mesh, config.body, config.mesh_units, config.mesh_move))

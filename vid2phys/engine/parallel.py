@@ -1,17 +1,27 @@
-"""Threads while a clip is tracked: networks on one each, frames that do not depend on each other side by side."""
+"""Use all cores while a clip is tracked: networks run on one thread each, independent frames in threads or processes.
+
+Python runs in one thread at a time. So threads serve functions that spend their time in compiled loops, and processes
+serve all others. A process is a copy of this one (`fork`), which has the frames of the clip in its memory already.
+Limits: where a system cannot copy a process safely (macOS, Windows), threads take the place of processes.
+"""
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
 
 from vid2phys.engine.threads import blas_on_one_thread
 
 _MOST_THREADS = 4  # Python itself runs in one at a time
+_MOST_PROCESSES = 8
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -54,6 +64,102 @@ def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def in_processes(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield what a function makes of items, in their order, from copies of this process, one a core.
+
+    For functions that spend their time in Python. A copy sees what this process holds in memory. What it changes there
+    is lost, so a function returns all that counts. It reads from no file that is open already, but frames of a clip
+    may be read. Items that a copy has not done when it is killed are done here.
+    """
+    items = list(items)
+    count = min(_threads_allowed(), _MOST_PROCESSES, len(items))
+    if count < 2 or multiprocessing.current_process().daemon:
+        yield from map(function, items)
+    elif sys.platform != "linux":
+        yield from side_by_side(function, items)
+    else:
+        yield from _Copies(function, items).results(count)
+
+
+class _Copies(Generic[_Item, _Result]):
+    """Copies of this process, which take the next of some items as soon as they are free."""
+
+    def __init__(self, function: Callable[[_Item], _Result], items: list[_Item]) -> None:
+        self._function, self._items = function, items
+        self._context = multiprocessing.get_context("fork")
+        self._next = self._context.Value("i", 0)
+
+    def results(self, count: int) -> Iterator[_Result]:
+        """Yield the results of all items, from `count` copies. Raises what the function raises."""
+        done, given = dict[int, _Result](), 0
+        with one_thread(), _opencv_on_one_thread():
+            started = [self._started() for _ in range(count)]
+        try:
+            waiting = [connection for _, connection in started]
+            while waiting:
+                for connection in wait(waiting):
+                    assert isinstance(connection, Connection)
+                    try:
+                        i, result, error = connection.recv()
+                    except EOFError:
+                        waiting.remove(connection)
+                        continue
+                    if error is not None:
+                        raise error
+                    done[i] = result
+                while given in done:
+                    yield done.pop(given)
+                    given += 1
+        finally:
+            for process, connection in started:
+                process.terminate()
+                process.join()
+                connection.close()
+        for i in range(given, len(self._items)):
+            yield done.pop(i) if i in done else self._function(self._items[i])
+
+    def _started(self) -> tuple[Any, Connection]:
+        """Return a new copy of this process, and the end of a pipe from which its results come."""
+        ours, its = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=self._work, args=(its,), daemon=True)
+        process.start()
+        its.close()
+        return process, ours
+
+    def _work(self, to: Connection) -> None:
+        """Send the results of items that no other copy has taken."""
+        gc.freeze()  # what the other process left cannot be closed here
+        while (i := self._take()) < len(self._items):
+            try:
+                to.send((i, self._function(self._items[i]), None))
+            except Exception as error:
+                to.send((i, None, error))
+                break
+        to.close()
+
+    def _take(self) -> int:
+        """Return the index of the next item that no copy has taken."""
+        with self._next.get_lock():
+            self._next.value += 1
+            return int(self._next.value) - 1
+
+
+@contextmanager
+def _opencv_on_one_thread() -> Iterator[None]:
+    """Let OpenCV work without threads of its own while the context lasts.
+
+    A copy of a process has none of its threads, and OpenCV would wait for them forever.
+    """
+    import cv2
+
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
 
 
 def _threads_allowed() -> int:

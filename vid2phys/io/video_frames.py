@@ -7,6 +7,7 @@ change their size is refused, and one of several streams is decoded.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,9 +32,19 @@ if TYPE_CHECKING:
 Image = NDArray[np.uint8]
 A_VIDEO = "a video (mp4, mov, mkv, avi, webm ...)"
 _Decoder = Iterator[tuple[int, "VideoFrame"]]
+_OF_OTHERS: list[_Opened] = []  # decoders of a process of which this one is a copy: their threads cannot be closed here
 _LOCAL = {"protocol_whitelist": "file"}  # a playlist may name addresses; and a colon in a name is no protocol
 _SQUARE = 0.01  # by which the sides of a square pixel may differ, as encoders round
 _REENCODE = "repair it with `ffmpeg -i IN -c:v libx264 OUT.mp4`, or copy it again"
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A decoder that waits, the index of the frame that it returns next, and the process that opened it."""
+
+    at: int
+    decoder: _Decoder
+    process: int
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class VideoFrames:
         stored: height and width before the display matrix. number: of the stream; None for the first.
         """
         self._path, self._index, self._stored, self._display, self._number = path, index, stored, display, number
-        self._open_at: tuple[int, _Decoder] | None = None  # the index of the frame that comes next
+        self._open_at: _Opened | None = None
 
     def __len__(self) -> int:
         return len(self._index.pts)
@@ -109,7 +120,7 @@ class VideoFrames:
         return self._images(wanted.tolist())
 
     def _images(self, wanted: list[int]) -> Iterator[Image]:
-        (at, decoder), self._open_at = self._open_at or (len(self), iter(())), None  # other threads open their own
+        (at, decoder), self._open_at = self._taken(), None  # other threads open their own
         image: Image | None = None
         sound = True
         try:
@@ -123,7 +134,16 @@ class VideoFrames:
                 yield image
         finally:
             if sound and at < len(self):
-                self._open_at = at, decoder
+                self._open_at = _Opened(at, decoder, os.getpid())
+
+    def _taken(self) -> tuple[int, _Decoder]:
+        """Return the open decoder with the index of the frame that comes next; an empty one where none can go on."""
+        opened = self._open_at
+        if opened is not None and opened.process == os.getpid():
+            return opened.at, opened.decoder
+        if opened is not None:
+            _OF_OTHERS.append(opened)
+        return len(self), iter(())
 
     def _keyframe_before(self, index: int) -> int:
         at = int(np.searchsorted(self._index.keyframes, index, side="right")) - 1

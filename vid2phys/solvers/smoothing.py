@@ -146,7 +146,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             # these take the times of the forces as known: states keep the intervals without relevance
             _, input_stds, null = _marginals(join, chains)
     normals = _Normals(chains)
-    parts, quantiles = _parts(join, normals, null.covariance), _quantiles(join, normals) if rounds else None
+    parts, quantiles = _parts(join, normals, null.covariance), _quantiles(join, normals) if rounds >= ROUNDS else None
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.ndimage import median_filter
 
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import covariance_in_modes
 from vid2phys.error_model import Calibration
@@ -73,15 +73,14 @@ def refine_contours(
     def scorer(i: int, image: Image) -> PoseScorer:
         return PoseScorer(image, camera, solid, poses.pose[i], prior[i], "region" in cues)
 
-    def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
-        i, image = frame
-        tracked = scorer(*frame)
-        found = fit_contour(image, camera, solid, tracked.pose, prior=prior[i])
+    def fit(i: int) -> tuple[Contour | None, float]:
+        tracked = scorer(i, frames[i])
+        found = fit_contour(frames[i], camera, solid, tracked.pose, prior=prior[i])
         return found, tracked.edge_nats(tracked.pose if found is None else found.pose)
 
     nats = np.full(len(pose), -np.inf)
     fitted: dict[int, Contour] = {}
-    fits = side_by_side(fit, ((i, frames[i]) for i in large))
+    fits = in_processes(fit, large)
     for done, (i, (found, nats[i])) in enumerate(zip(large, fits, strict=True)):
         if progress is not None:
             progress(done / len(large))

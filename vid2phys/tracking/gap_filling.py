@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.geometry import Pose, angle_between, matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.tracking.detectors.search import ObjectDetector
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 

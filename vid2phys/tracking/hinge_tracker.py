@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
@@ -35,8 +35,8 @@ from vid2phys.tracking.cues.light import displayed, linear, reduced, smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw, silhouette_of
 from vid2phys.tracking.cues.surfaces import PoseModel
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hinge import DEFAULTS as HINGE_STARTS
 from vid2phys.tracking.hinge import (
     Adjustment,
@@ -264,7 +264,7 @@ class HingeImages:
 
     def _overlaps(self, poses: Pose) -> Array:
         """Return the overlaps [T] of silhouette and foreground at poses [T]."""
-        each = side_by_side(lambda i: self._seen(i).judged(poses[i], None).overlap, range(len(poses)))
+        each = in_processes(lambda i: self._seen(i).judged(poses[i], None).overlap, range(len(poses)))
         return np.array(list(each))
 
     def _as_well(self, poses: Pose, track: Track, cue: PoseCue) -> float:
@@ -300,9 +300,8 @@ class HingeImages:
     def _gain(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> float:
         """Return the evidence of the surfaces in some frames for a hinge at angles [n], nats."""
         poses, quick = hinge.poses(angles), partial(cue, gain_only=True)
-        return sum(
-            (found or NOTHING).gain for found in side_by_side(lambda k: quick(int(rows[k]), poses[k]), range(len(rows)))
-        )
+        each = in_processes(lambda k: quick(int(rows[k]), poses[k]) or NOTHING, range(len(rows)))
+        return sum(found.gain for found in each)
 
     def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> Array:
         """Return angles [n] of some frames after a step on a known hinge."""
@@ -321,7 +320,7 @@ class HingeImages:
         Frames that disagree with the hinge count less.
         """
 
-        each = list(side_by_side(lambda k: cue(int(rows[k]), poses[k]) or NOTHING, range(len(rows))))
+        each = list(in_processes(lambda k: cue(int(rows[k]), poses[k]) or NOTHING, range(len(rows))))
         information, pull = np.stack([found.information for found in each]), np.stack([found.pull for found in each])
         off = _best(information, pull)
         squares = np.einsum("ti,tij,tj->t", off, information, off) / off.shape[1]

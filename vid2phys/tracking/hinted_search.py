@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.creases import Solid
@@ -126,8 +126,8 @@ class HintedFrame:
         """Return the poses that explain the frame at the hint, the best first; none where nothing there fits."""
         regions = [_touched(self.seen.log_ratio, self.hint), *_segmented(self.seen.frame, self.hint, self.config)]
         tried = [replace(self.seen, log_ratio=region) for region in regions if (region > 0.0).any()]
-        found = [fit for fits in side_by_side(lambda each: detect(silhouettes, each, 3), tried) for fit in fits]
-        learned = [one for one in side_by_side(self.with_own_colors, found) if one is not None]
+        found = [fit for fits in in_processes(lambda each: detect(silhouettes, each, 3), tried) for fit in fits]
+        learned = [one for one in in_processes(self.with_own_colors, found) if one is not None]
         good = (one for one in learned if one.fit.overlap > self.config.least_overlap and self.is_hinted(one.fit.pose))
         return sorted(good, key=lambda one: -one.rank)
 

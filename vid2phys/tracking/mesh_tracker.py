@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import make_view
@@ -40,8 +39,8 @@ from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground, Silhouette
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import (
     HintedFrame,
@@ -233,7 +232,7 @@ def _track_features(
     if features is None:
         return None
     rows = evenly(len(frames), config.feature_frames)
-    seen = list(side_by_side(lambda i: features.detect(frames[i], camera.at(i)), rows.tolist()))
+    seen = list(in_processes(lambda i: features.detect(frames[i], camera.at(i)), rows.tolist()))
     fits = {int(i): Fit(found[0], 0.0, 1.0, None) for i, found in zip(rows, seen, strict=True) if found is not None}
     if len(fits) < config.least_feature_share * len(rows):
         return None
@@ -422,7 +421,7 @@ class MeshTracker:
                 out += [] if fit is None else [fit]
             return out if own is None else [own, *out]
 
-        return list(side_by_side(fits, range(len(found))))
+        return list(in_processes(fits, range(len(found))))
 
     def begin(self) -> None:
         """Learn the background, before any pose is known."""
@@ -507,19 +506,21 @@ class MeshTracker:
             seen, changed = (each.log_ratio(self.frames[i]) > 0.0 for each in (self.foreground, bright))
             return float(seen.sum() / max(changed.sum(), 1))
 
-        return float(np.median(list(side_by_side(share, rows)))) < self.config.least_lit_share
+        return float(np.median(list(in_processes(share, rows)))) < self.config.least_lit_share
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames; of two, while a dark body may pass for its shadow."""
         in_shadow = self.foreground.is_dark and self.foreground.body is None
 
-        def search(i: int) -> list[Fit]:
+        def search(i: int) -> tuple[bool, list[Fit]]:
             seen = self._seen(i)
-            self.moved |= bool((seen.log_ratio > 0.0).any())
             found = self._detected_in_shadow(i, seen) if in_shadow else self._detected(i, seen)
-            return sorted(found, key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
+            found.sort(key=lambda fit: -self._nats(fit) - self._texture_nats(seen.frame, fit).max())
+            return bool((seen.log_ratio > 0.0).any()), found
 
-        return dict(zip(rows, side_by_side(search, rows), strict=True))
+        each = list(in_processes(search, rows))
+        self.moved |= any(moved for moved, _ in each)
+        return {i: found for i, (_, found) in zip(rows, each, strict=True)}
 
     def _seen(self, i: int) -> FrameForeground:
         frame = self.frames[i]
@@ -565,10 +566,10 @@ class MeshTracker:
         if not anchors:
             return found
         ways = [range(count), range(count - 1, -1, -1)]
-        with ThreadPoolExecutor(2 if self.frames.is_whole else 1) as pool:
-            for way, fits in zip(ways, pool.map(lambda way: list(self._follow(way, anchors)), ways), strict=True):
-                for i, own in zip(way, fits, strict=True):
-                    found[i] += own
+        each = in_processes(lambda way: list(self._follow(way, anchors)), ways)
+        for way, fits in zip(ways, each, strict=True):
+            for i, own in zip(way, fits, strict=True):
+                found[i] += own
         return found
 
     def _follow(self, way: Sequence[int], anchors: dict[int, list[Fit]]) -> Iterator[list[Fit]]:
@@ -629,9 +630,8 @@ class MeshTracker:
     def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:
         """Return the fits along the Viterbi path, each under one symmetry element."""
         rows = [i for i, fits in enumerate(candidates) if fits]
-        out: list[Fit | None] = [None] * len(candidates)
         if not rows:
-            return out
+            return [None] * len(candidates)
         most, order = self.config.candidates, len(self.shape.rotations)
         kept = [sorted(candidates[i], key=lambda fit: -fit.nats)[:most] for i in rows]
         width = max(map(len, kept))
@@ -650,12 +650,12 @@ class MeshTracker:
             RotationMotion(),
             log_distance=distance.reshape(len(rows), -1),
         )
-        for n, i in enumerate(rows):
-            h, g = divmod(int(path[n]), order)
-            if h < len(kept[n]):
-                fit = kept[n][h]
-                out[i] = fit if g == 0 else self._relabelled(i, fit, g)
-        return out
+        chosen = list[tuple[int, Fit, int]]()
+        for i, fits, state in zip(rows, kept, path.tolist(), strict=True):
+            h, g = divmod(state, order)
+            if h < len(fits):
+                chosen.append((i, fits[h], g))
+        return self._all_relabelled(chosen, len(candidates))
 
     def _in_best_element(self, found: list[Fit | None]) -> list[Fit | None]:
         """Return the fits under the symmetry element that explains the clip best; set `evidence`.
@@ -672,17 +672,24 @@ class MeshTracker:
             fits = [self._relabelled(i, fit, g) for fit in (found[i],) if fit is not None for g in range(order)]
             return [-np.inf if fit is None else fit.nats for fit in fits]
 
-        each = np.array(list(side_by_side(nats, rows)))
+        each = np.array(list(in_processes(nats, rows)))
         evidence = np.maximum(each - each.max(axis=1, keepdims=True), -self.config.most_nats).sum(axis=0)
         best = int(np.argmax(evidence))
         table = composition(self.shape.rotations)
         self.evidence = evidence[table[:, best]] / TEMPERATURES.symmetry
         if best == 0:
             return found
-        moved = side_by_side(lambda i: None if (fit := found[i]) is None else self._relabelled(i, fit, best), known)
-        out = list(found)
-        for i, fit in zip(known, moved, strict=True):
+        return self._all_relabelled([(i, fit, best) for i in known if (fit := found[i]) is not None], len(found))
+
+    def _all_relabelled(self, fits: Sequence[tuple[int, Fit, int]], count: int) -> list[Fit | None]:
+        """Return the fits of all `count` frames, from frames with fits and the elements under which these count."""
+        out: list[Fit | None] = [None] * count
+        for i, fit, _ in fits:
             out[i] = fit
+        others = [each for each in fits if each[2]]
+        moved = in_processes(lambda each: self._relabelled(*each), others)
+        for (i, _, _), of_element in zip(others, moved, strict=True):
+            out[i] = of_element
         return out
 
     def _relabelled(self, i: int, fit: Fit, g: int) -> Fit | None:

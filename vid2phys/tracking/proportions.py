@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import point_slopes, slopes
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.tracking.surface_refinement import surface_evidence
 from vid2phys.types import Array, Camera, Mesh
@@ -105,7 +105,7 @@ def proportions(
     rows = np.flatnonzero(tracked & poses.is_finite)
     rows = rows[evenly(len(rows), config.frames)]
     solid = Solid.of(mesh)
-    each = side_by_side(lambda i: _of_frame(frames[i], camera.at(i), solid, poses[i], config), rows.tolist())
+    each = in_processes(lambda i: _of_frame(frames[i], camera.at(i), solid, poses[i], config), rows.tolist())
     known = [found for found in each if found is not None]
     if len(known) < config.least_frames:
         return None

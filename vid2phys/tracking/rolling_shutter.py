@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.engine.observe import project, to_bearings
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.engine.pose_geometry import modes_of_points
 from vid2phys.engine.rolling_shutter import Twist, origin_delay, row_delay, shown_mesh, shown_points
 from vid2phys.geometry import Pose, quat_from_matrix, rotvec_from_quat
@@ -119,7 +119,7 @@ def at_row_times(
 
     for _ in range(_ROUNDS if near is None else 1):
         motion = twists(pose, row_times(camera, pose, times_s))
-        for i, found in zip(known, side_by_side(corrected, ((i, motion[i]) for i in known)), strict=True):
+        for i, found in zip(known, in_processes(corrected, ((i, motion[i]) for i in known)), strict=True):
             pose[i] = found
     return _moved(camera, track, pose, row_times(camera, pose, times_s))
 
@@ -143,7 +143,7 @@ def fit_readouts(
         body = MovingBody(mesh, camera, pose[i], motion[i], True)
         return fit_edges(frames[i], camera, solid, body, prior, largest)
 
-    for i, found in zip(known, side_by_side(fitted, known), strict=True):
+    for i, found in zip(known, in_processes(fitted, known), strict=True):
         if found is None:
             continue
         information = found[1] / DEFAULTS.overconfidence

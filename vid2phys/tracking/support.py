@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.verifier import Verifier, background_of, crop_of
 from vid2phys.types import Array, Camera, Mesh

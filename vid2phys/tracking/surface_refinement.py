@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.engine.pose_geometry import diameter_px
 from vid2phys.error_clock import error_clock
 from vid2phys.geometry import Pose
@@ -157,7 +157,7 @@ def _all_refined(
         (i, start), pose = each
         return _refined(surfaces, i, start, pose, config)
 
-    return list(side_by_side(refined, zip(tracked.items(), poses, strict=True)))
+    return list(in_processes(refined, zip(tracked.items(), poses, strict=True)))
 
 
 def _different(poses: Pose, times_s: Array, most: int) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.geometry import Pose
 from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.ambiguous_poses import PoseScorer
@@ -84,9 +84,8 @@ def symmetry_evidence(
         some = some[:0]
     part_temperature = TEMPERATURES.part_colors * max(len(some), 1)
 
-    def compare(shown: tuple[int, NDArray[np.uint8]]) -> tuple[Array, Array]:
-        n, frame = shown
-        pose = seen.poses[n, 0].pose
+    def compare(n: int) -> tuple[Array, Array]:
+        frame, pose = frames[int(indices[n])], seen.poses[n, 0].pose
         of_edges, poses = _edge_nats(frame, camera, solid, pose, shape, cues)
         of_edges = np.maximum(of_edges - of_edges.max(), -config.max_nats)
         of_parts = np.zeros_like(of_edges)
@@ -95,7 +94,7 @@ def symmetry_evidence(
         total = of_edges / TEMPERATURES.symmetry + of_parts / part_temperature
         return of_edges - TEMPERATURES.symmetry * np.log(np.exp(total).mean()), of_parts
 
-    for n, found in zip(some, side_by_side(compare, ((n, frames[int(indices[n])]) for n in some)), strict=True):
+    for n, found in zip(some, in_processes(compare, some.tolist()), strict=True):
         edges[n, 0], parts[n, 0] = found
     return Evidence("symmetry", edges, TEMPERATURES.symmetry), Evidence("part_colors", parts, part_temperature)
 

@@ -32,7 +32,8 @@ from vid2phys.tracking.detectors import Places
 from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.detectors.texture import textured_detection
-from vid2phys.tracking.first_pass import Follower, FrameStore, smooth_path
+from vid2phys.tracking.first_pass import Follower, smooth_path
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.gap_filling import filled
 from vid2phys.tracking.hypotheses import (
     TEMPERATURES,

@@ -24,8 +24,8 @@ from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw, silhouette_of
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.types import Array, Camera, Clip
 
 _CONTOUR = replace(CONTOUR, max_contour_points=80)  # a line every few pixels

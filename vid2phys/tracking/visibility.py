@@ -19,7 +19,7 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
 from vid2phys.tracking.cues.silhouette import draw
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.verifier import background_of
 from vid2phys.types import Array, Camera, Mesh
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.geometry import Pose
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.hint import Hint
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Result
@@ -200,7 +200,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
     from vid2phys.tracking import tracker
     from vid2phys.tracking.cues.texture import SurfaceTexture
     from vid2phys.tracking.detectors.shown import place_of
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.proportions import proportions
 
     model = inputs.network
@@ -223,7 +223,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     from vid2phys.commands.identify.silhouette_doubts import silhouette_doubts
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.mesh_tracker import track_mesh
     from vid2phys.tracking.proportions import proportions
     from vid2phys.tracking.support import image_match

@@ -54,7 +54,7 @@ def with_readout(config: IdentifyConfig, filmed: Filmed) -> Filmed:
 def with_row_times(inputs: Inputs, track: Track, progress: Progress = silent) -> tuple[Inputs, Track]:
     """Return the inputs with a fitted readout, if one was asked for, and the track with measurements at row times."""
     from vid2phys.commands.identify.readout_fit import fitted_readout
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.rolling_shutter import at_row_times
 
     if inputs.camera.moves:

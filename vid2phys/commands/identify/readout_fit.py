@@ -60,7 +60,7 @@ def fitted_readout(
         progress: receives the share of the work that is done.
     """
     from vid2phys.tracking import rolling_shutter
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
 
     frames = FrameStore.of(clip)
     most_s = float(np.median(np.diff(clip.times_s)))
@@ -84,7 +84,7 @@ def apparent_readout(clip: Clip, camera: Camera, mesh: Mesh, track: Track) -> fl
 
     The track takes all rows as exposed at once.
     """
-    from vid2phys.tracking.first_pass import FrameStore
+    from vid2phys.tracking.frame_store import FrameStore
     from vid2phys.tracking.rolling_shutter import fit_readouts
 
     interval_s = float(np.median(np.diff(clip.times_s)))

@@ -30,7 +30,7 @@ from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.reinitialise import ClipEvidence, reinitialise_track, with_averaged_covariance
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.types import Array
 
 if TYPE_CHECKING:

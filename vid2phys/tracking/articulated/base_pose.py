@@ -20,7 +20,7 @@ from scipy.stats import chi2
 
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.movable.moved_base import MovedBase
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.indices import evenly
 from vid2phys.tracking.articulated.contour import refine_from
@@ -30,7 +30,7 @@ from vid2phys.tracking.articulated.silhouette_search import ConfigurationSearch,
 from vid2phys.tracking.articulated.silhouette_tracker import VIEW_PX, SilhouetteTracker
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.types import Array, Camera, Clip
 
 
@@ -192,7 +192,7 @@ def fitted_base(
     base, joints = np.concatenate([np.zeros(3) if shift is None else shift, np.zeros(3)]), track.configurations[rows]
     for _ in range(config.rounds):
         starts = [(int(row), np.concatenate([base, each])) for row, each in zip(rows, joints, strict=True)]
-        found = side_by_side(lambda at: refine_from(frames[at[0]], window, moved, solid, at[1], prior), starts)
+        found = in_processes(lambda at: refine_from(frames[at[0]], window, moved, solid, at[1], prior), starts)
         kept = [(*each, n) for n, each in enumerate(found) if each is not None]
         if len(kept) < 3:
             return None

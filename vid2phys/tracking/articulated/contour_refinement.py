@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.contour import downweighted, refine_from
@@ -25,7 +25,6 @@ from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.detectors.network import Image
 from vid2phys.tracking.measured import keypoint_information
 from vid2phys.types import Array, ConfigurationMeasurement, Observation
 
@@ -149,16 +148,15 @@ def refine_contours(
     known = detected.covariance + shared_std[:, :size, None] ** 2 * np.eye(size)
     configuration, covariance, moved = detected.configuration.copy(), known.copy(), np.zeros(len(known), dtype=bool)
 
-    def fit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
-        i, image = shown
+    def fit(i: int) -> tuple[Array, Array] | None:
         information = np.linalg.inv(known[i])
         before = detected.configuration[i], information
         if body.bends:
             pull = information @ detected.configuration[i]
             before = downweighted(body, pull, information, config.clip_point_overconfidence)
-        return refine_from(image, window, body, solid, *before, config)
+        return refine_from(frames[i], window, body, solid, *before, config)
 
-    fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
+    fits = in_processes(fit, which.tolist())
     for i, fitted in zip(which.tolist(), fits, strict=True):
         if fitted is not None:
             configuration[i], covariance[i] = fitted

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.engine.parallel import side_by_side
+from vid2phys.engine.parallel import in_processes
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.contour import image_evidence, log_likelihood, refine_near
@@ -24,7 +24,6 @@ from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
-from vid2phys.tracking.detectors.network import Image
 from vid2phys.tracking.measured import std_along
 from vid2phys.types import Array, Observation, with_rows
 
@@ -90,8 +89,8 @@ def reinitialise_track(
     """
     solid, seen = Solid.of(body.mesh), track.observation
 
-    def refit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
-        i, image = shown
+    def refit(i: int) -> tuple[Array, Array] | None:
+        image = frames[i]
         found = refine_near(image, window, body, solid, expected[i], kept, config)
         if found is None:
             return None
@@ -100,7 +99,7 @@ def reinitialise_track(
         return found if now > then - config.reinitialise_nats else None
 
     tried = np.flatnonzero(track.tracked)
-    fits = zip(tried, side_by_side(refit, ((i, frames[i]) for i in tried.tolist())), strict=True)
+    fits = zip(tried, in_processes(refit, tried.tolist()), strict=True)
     found = [(i, *each) for i, each in fits if each is not None]
     if not found:
         return track

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.parallel import in_processes, one_thread
 from vid2phys.errors import InputError
 from vid2phys.indices import evenly
 from vid2phys.notes import doubt
@@ -37,8 +37,8 @@ from vid2phys.tracking.articulated.silhouette_search import (
 )
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.viterbi import SteadyMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, ConfigurationMeasurement, Observation
 
@@ -306,13 +306,15 @@ class SilhouetteTracker:
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames."""
 
-        def search(i: int) -> list[Fit]:
+        def search(i: int) -> tuple[bool, list[Fit]]:
             seen = self._seen(i)
-            if self.foreground.body is None:  # with the body's colours known, static things may be foreground, too
-                self.moved |= int((seen.coarse > 0.0).sum()) >= self.config.least_moved
-            return seen.detect() if self.moved else []
+            # with the body's colours known, static things may be foreground, too
+            moved = self.foreground.body is None and int((seen.coarse > 0.0).sum()) >= self.config.least_moved
+            return moved, seen.detect() if moved or self.moved else []
 
-        return dict(zip(rows, side_by_side(search, rows), strict=True))
+        each = list(in_processes(search, rows))
+        self.moved |= any(moved for moved, _ in each)
+        return {i: found for i, (_, found) in zip(rows, each, strict=True)}
 
     def _seen(self, i: int) -> FrameFit:
         frame = self.frames[i]
@@ -340,10 +342,7 @@ class SilhouetteTracker:
         count = len(self.frames)
         found: list[list[Fit]] = [list(anchors.get(i, ())) for i in range(count)]
         ways = [range(count), range(count - 1, -1, -1)]
-        if self.frames.is_whole:
-            each = list(side_by_side(lambda way: list(self._follow(way, anchors)), ways))
-        else:
-            each = [list(self._follow(way, anchors)) for way in ways]
+        each = in_processes(lambda way: list(self._follow(way, anchors)), ways)
         for way, fits in zip(ways, each, strict=True):
             for i, own in zip(way, fits, strict=True):
                 found[i] += own
@@ -454,7 +453,7 @@ class SilhouetteTracker:
                     return self._seen(i).fitted(self.search.within(one.configuration + share * step))
             return None
 
-        again = side_by_side(refit, range(len(path)))
+        again = in_processes(refit, range(len(path)))
         return [[*own, fit] if fit is not None else own for own, fit in zip(candidates, again, strict=True)]
 
     def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:

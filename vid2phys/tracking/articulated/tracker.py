@@ -33,7 +33,7 @@ from vid2phys.tracking.articulated.detector import (
     detect,
 )
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
-from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.viterbi import CoordinateMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, Observation
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
+from vid2phys.engine.parallel import in_processes
 from vid2phys.engine.pose_geometry import modes_of_points
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
 from vid2phys.geometry import Pose
@@ -205,8 +207,8 @@ def align(frames: Sequence[PoseInFrame], *, prior_std: Array = PRIOR_STD) -> Ali
     for blur_px in config.blurs_px:
         drawn = (frames[i].at(steps[i]) for i in some)  # one at a time
         colors = _solve_colors(drawn, frames[0].stage, blur_px, colors, level[some])
-        for i, frame in enumerate(frames):
-            found = _gauss_newton(frame.at(steps[i]), colors, blur_px, steps[i], prior_std)
+        step_of = partial(_step_of, frames, steps, colors, blur_px, prior_std)
+        for i, found in enumerate(in_processes(step_of, range(count))):
             usable[i] = found is not None
             if found is not None:
                 steps[i] += found.step
@@ -273,6 +275,13 @@ class _Step:
     step: Array
     information: Array
     level: float
+
+
+def _step_of(
+    frames: Sequence[PoseInFrame], steps: Array, colors: Array, blur_px: float, prior_std: Array, i: int
+) -> _Step | None:
+    """Return a further step of frame i, after the steps [N, 6] so far."""
+    return _gauss_newton(frames[i].at(steps[i]), colors, blur_px, steps[i], prior_std)
 
 
 def _solve_colors(

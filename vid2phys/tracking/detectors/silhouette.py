@@ -186,10 +186,11 @@ def _of_region(
     best = scores.argmax(axis=1)
     order = np.argsort(-scores[np.arange(len(scores)), best])
     chosen, (few, more) = list[int](), config.proposals
+    flat, is_near = silhouettes.rotations.reshape(-1, 9), np.zeros(len(order), dtype=bool)
     for n in order[:1000].tolist():
-        apart = [np.trace(silhouettes.rotations[n].T @ silhouettes.rotations[m]) for m in chosen]
-        if all(trace < 1.0 + 2.0 * np.cos(config.apart_rad) for trace in apart):
+        if not is_near[n]:
             chosen.append(n)
+            is_near |= flat @ flat[n] >= 1.0 + 2.0 * np.cos(config.apart_rad)  # the traces of the rotations between
         if len(chosen) >= few + more * np.sqrt(len(order)):
             break
     return [silhouettes.pose(n, camera, *places[best[n]]) for n in chosen]
