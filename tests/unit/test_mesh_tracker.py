@@ -110,7 +110,11 @@ class Seen:
     def judged(self, pose: Pose, contour: Any) -> Fit:
         return Fit(pose, 100.0 - 1e3 * abs(self._off_m(pose)), 0.9, None)
 
-    def fitted(self, pose: Pose) -> Fit | None:
+    def fitted_from(self, pose: Pose) -> Fit | None:
+        return self.fitted(self.judged(pose, None))
+
+    def fitted(self, start: Fit) -> Fit | None:
+        pose = start.pose
         self.world.calls.append(("fitted", self.i, round(float(pose.translation[0]), 6)))
         if self.i in self.world.lost:
             return None
@@ -541,7 +545,7 @@ def test_features_of_a_texture_must_be_found_in_some_frames(
         return (pose_at(0.01 * i),) if len(tried) <= seen else None
 
     monkeypatch.setattr(mesh_tracker.TextureFeatures, "of", lambda mesh: SimpleNamespace(detect=detect))
-    monkeypatch.setattr(mesh_tracker, "side_by_side", lambda work, over: [work(each) for each in over])
+    monkeypatch.setattr(mesh_tracker, "in_processes", lambda work, over: [work(each) for each in over])
     monkeypatch.setattr(mesh_tracker, "_by_texture", lambda *given: tracks.append(given[4]) or given[4])  # type: ignore[func-returns-value]
     given: Any = World(np.zeros(20)), np.arange(20) / FPS, CAMERA, MESH, UNUSED, SHAPE, Calibration()
     found = _track_features(*given, replace(DEFAULTS, feature_frames=10))

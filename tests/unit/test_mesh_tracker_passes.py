@@ -240,7 +240,7 @@ def test_a_texture_speaks_for_an_element_and_for_what_it_explains(monkeypatch: p
 
 def test_most_of_what_changes_may_be_a_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two fifths of the changed pixels must be no shadow, in the median of the frames."""
-    monkeypatch.setattr(mesh_tracker, "side_by_side", lambda work, over: [work(each) for each in over])
+    monkeypatch.setattr(mesh_tracker, "in_processes", lambda work, over: [work(each) for each in over])
     runner = Runner({})
 
     def lit(counts: list[int]) -> bool:

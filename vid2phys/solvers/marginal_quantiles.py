@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from vid2phys.engine.parallel import in_processes
 from vid2phys.solvers import arrow
 from vid2phys.solvers.hyperparameters import evidence_and_gradient, pack, unpack, within_bounds
 from vid2phys.solvers.smoothing_model import Hyperparameters, Layout, Linear, Unknowns, with_priors
@@ -49,12 +50,14 @@ def marginal_quantiles(
     middle = pack(hyperparameters)
     known = at(middle)[2]
     quantiles = np.full(len(known), norm.isf(0.5 * _OUTSIDE))
-    for j, direction in enumerate(_directions(at, middle)):
-        if known[j] <= 0.0 or not direction.any():
-            continue
-        found = [at(within_bounds(middle + place * direction)) for place in _LINE]
-        evidence = np.array([each[0] for each in found])
-        stds = np.sqrt(np.array([each[2][j] for each in found]) / known[j])
+    directions = _directions(at, middle)
+    some = [j for j, direction in enumerate(directions) if known[j] > 0.0 and direction.any()]
+    places = [within_bounds(middle + place * directions[j]) for j in some for place in _LINE]
+    found = list(in_processes(at, places))
+    for n, j in enumerate(some):
+        on_line = found[n * len(_LINE) : (n + 1) * len(_LINE)]
+        evidence = np.array([each[0] for each in on_line])
+        stds = np.sqrt(np.array([each[2][j] for each in on_line]) / known[j])
         quantiles[j] = _quantile(np.exp(evidence - evidence.max()), stds)
     return quantiles
 
@@ -62,8 +65,9 @@ def marginal_quantiles(
 def _directions(at: Callable[[Array], tuple[float, Array, Array]], middle: Array) -> Array:
     """Return how hyperparameters change [P, H] by one standard deviation where each variance changes most."""
     curvature, slopes = [], []
-    for step in _STEP * np.eye(len(middle)):
-        ahead, behind = at(middle + step), at(middle - step)
+    steps = _STEP * np.eye(len(middle))
+    found = list(in_processes(at, (middle + step for step in np.concatenate([steps, -steps]))))
+    for ahead, behind in zip(found[: len(steps)], found[len(steps) :], strict=True):
         curvature.append((behind[1] - ahead[1]) / (2.0 * _STEP))
         slopes.append((ahead[2] - behind[2]) / (2.0 * _STEP))
     values, vectors = np.linalg.eigh(0.5 * (np.array(curvature) + np.array(curvature).T))

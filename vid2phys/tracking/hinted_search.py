@@ -138,7 +138,7 @@ class HintedFrame:
             if own is None:
                 return None
             before, pose = own.judged(fit.pose, fit.contour), own.aligned(fit.pose, own.config.proposal_reaches)
-            again = None if pose is None else own.fitted(pose)
+            again = None if pose is None else own.fitted_from(pose)
             fit = before if again is None or again.nats < before.nats else again
         own, mask = self._colored(fit.pose), self._mask(fit.pose)
         if own is None or mask is None:

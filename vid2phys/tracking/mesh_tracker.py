@@ -417,7 +417,7 @@ class MeshTracker:
                 pose = before.pose.retract(0.5 * before.pose.step_to(after.pose))
                 if own is not None and (np.abs(own.pose.step_to(pose)) < np.array(config.same)).all():
                     break
-                fit = self._seen(i).fitted(pose)
+                fit = self._seen(i).fitted_from(pose)
                 out += [] if fit is None else [fit]
             return out if own is None else [own, *out]
 
@@ -592,12 +592,11 @@ class MeshTracker:
 
     def _advanced(self, seen: FrameForeground, h: Hypothesis) -> Hypothesis | None:
         """Return a hypothesis in the next frame."""
-        starts = h.predictions()
-        start = starts[int(np.argmax([seen.judged(pose, None).nats for pose in starts]))]
+        start = max((seen.judged(pose, None) for pose in h.predictions()), key=lambda each: each.nats)
         fit = seen.fitted(start)
         if fit is None or fit.nats < self.config.steady_share * h.fit.nats:
-            pose = seen.aligned(start)
-            other = None if pose is None else seen.fitted(pose)
+            pose = seen.aligned(start.pose)
+            other = None if pose is None else seen.fitted_from(pose)
             fit = max((each for each in (fit, other) if each is not None), key=lambda each: each.nats, default=None)
         if fit is None:
             return None
@@ -695,7 +694,7 @@ class MeshTracker:
     def _relabelled(self, i: int, fit: Fit, g: int) -> Fit | None:
         """Return a fit under a symmetry element; a body that is not quite symmetric is fitted again."""
         pose = self._under(fit.pose, g)
-        return replace(fit, pose=pose) if self.shape.exact else self._seen(i).fitted(pose)
+        return replace(fit, pose=pose) if self.shape.exact else self._seen(i).fitted_from(pose)
 
     def _report(self, share: float) -> None:
         if self.progress is not None:

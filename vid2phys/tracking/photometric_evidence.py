@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.parallel import in_processes
 from vid2phys.error_model import CLIP_FRAMES
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
@@ -95,5 +96,6 @@ def _compare(elements: list[list[PoseInFrame]], count: int, config: PhotometricE
     A clip of CLIP_FRAMES counts as one frame: light and materials err alike in all of them. A longer one shows more of
     the body.
     """
-    mean = np.array([align(frames).log_likelihood for frames in elements]) / len(elements[0])
+    each = in_processes(lambda frames: align(frames).log_likelihood, elements)
+    mean = np.array(list(each)) / len(elements[0])
     return np.asarray((mean - mean.max()) / config.temperature * np.sqrt(max(1.0, count / CLIP_FRAMES)))

@@ -148,15 +148,19 @@ class FrameForeground:
             pose, total = pose.retract(step), total + step
         return pose
 
-    def fitted(self, pose: Pose) -> Fit | None:
-        """Return the pose that the contour cue finds from an aligned pose, with its evidence."""
+    def fitted(self, start: Fit) -> Fit | None:
+        """Return the fit that the contour cue finds from a judged start, or the start where its evidence is better."""
         prior = np.diag(np.array(self.config.contour_std) ** -2.0)
-        contour = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior, config=self.contour_config)
-        found = [self.judged(pose, contour)]
+        contour = fit_contour(self.frame, self.camera, self.solid, start.pose, prior=prior, config=self.contour_config)
+        found = [replace(start, contour=contour)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))
         best = max(found, key=lambda fit: fit.nats)
         return best if np.isfinite(best.nats) else None
+
+    def fitted_from(self, pose: Pose) -> Fit | None:
+        """Return the fit from a pose that is not judged yet."""
+        return self.fitted(self.judged(pose, None))
 
     def judged(self, pose: Pose, contour: Contour | None) -> Fit:
         """Return a pose with the evidence of the frame for it."""
@@ -177,6 +181,6 @@ def detect(silhouettes: Silhouettes, seen: FrameForeground, most: int = 4) -> li
         aligned = [seen.aligned(pose, config.proposal_reaches) for pose in proposed]
         judged = [seen.judged(pose, None) for pose in aligned if pose is not None]
         judged.sort(key=lambda fit: -fit.nats)
-        fits = (seen.fitted(fit.pose) for fit in judged[: config.proposals])
+        fits = (seen.fitted(fit) for fit in judged[: config.proposals])
         found += [fit for fit in fits if fit is not None]
     return sorted(found, key=lambda fit: -fit.nats)[:most]

@@ -99,7 +99,7 @@ class RotatedSurface:
 
     def nearest(self, points: Array) -> tuple[Array, Array]:
         """Return the samples nearest to points [..., 3] and the unit normals there."""
-        _, index = self._tree.query(points.reshape(-1, 3))
+        _, index = self._tree.query(points.reshape(-1, 3), workers=-1)  # -1: all cores
         return self.samples[index].reshape(points.shape), self._normals[index].reshape(points.shape)
 
     def roughly(self, rotations: Array) -> Array:
