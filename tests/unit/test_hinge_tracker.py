@@ -15,10 +15,12 @@ from tests.swinging_bar import CAMERA, LENGTH_M, images, in_camera, mesh_of, swi
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import array_clip
 from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.cues.surfaces import PoseModel
+from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hinge import Hinge, HingeStart
 from vid2phys.tracking.hinge_config import DEFAULTS
-from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, Halved, HingeImages, track_hinge
+from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, HingeImages, track_hinge
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces
 from vid2phys.types import Array, Mesh
 
@@ -90,7 +92,7 @@ def test_half_the_size_has_the_mean_of_light() -> None:
     board = np.zeros((7, 9, 3), np.uint8)
     board[::2, ::2] = board[1::2, 1::2] = 255
     grey = np.full((7, 9, 3), 93, np.uint8)
-    halved = Halved([board, grey])
+    halved = FrameStore.reduced([board, grey], smaller(replace(CAMERA, width=9, height=7), 2), 2)
     assert len(halved) == 2
     assert halved[0].shape == (3, 4, 3)
     np.testing.assert_array_equal(halved[0], round(255.0 * 0.5 ** (1.0 / 2.2)))

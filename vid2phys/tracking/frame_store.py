@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 
-from vid2phys.tracking.background import Background
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vid2phys.tracking.background import Background, Indexed
+from vid2phys.tracking.cues.light import shrunk
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.types import Clip, Frames
+from vid2phys.types import Camera, Clip, Frames
 
 _IN_MEMORY_BYTES = 400e6  # of a whole clip, and half of it of a piece of one
 _CHUNK = 24  # frames
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """Frames with blocks of `by` x `by` pixels as their pixels."""
+
+    frames: Indexed
+    by: int
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __iter__(self) -> Iterator[Image]:
+        return self.at(range(len(self)))
+
+    def at(self, indices: ArrayLike) -> Iterator[Image]:
+        """Yield the frames at increasing `indices`."""
+        for i in np.asarray(indices, dtype=np.int64).tolist():
+            yield shrunk(self.frames[i], self.by)
 
 
 class FrameStore:
@@ -34,6 +59,11 @@ class FrameStore:
     def of(clip: Clip) -> FrameStore:
         """Return the frames of a clip."""
         return FrameStore(clip.frames, clip.width, clip.height)
+
+    @staticmethod
+    def reduced(frames: Indexed, camera: Camera, by: int) -> FrameStore:
+        """Return frames with blocks of `by` x `by` pixels as their pixels; camera: of these (`light.smaller`)."""
+        return FrameStore(_Reduced(frames, by), camera.width, camera.height)
 
     def __len__(self) -> int:
         return len(self._frames)

@@ -31,7 +31,7 @@ from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR_DEFAULTS
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance_level
 from vid2phys.tracking.cues.foreground_edges import edge_places
-from vid2phys.tracking.cues.light import displayed, linear, reduced, smaller
+from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import draw, silhouette_of
 from vid2phys.tracking.cues.surfaces import PoseModel
@@ -148,21 +148,6 @@ def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> Hi
 
 
 @dataclass(frozen=True)
-class Halved:
-    """Frames at half their size, averaged as light."""
-
-    frames: Indexed
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        light = linear(self.frames[index])
-        height, width = light.shape[0] // 2, light.shape[1] // 2
-        return displayed(reduced(light[: 2 * height, : 2 * width], (width, height)))
-
-
-@dataclass(frozen=True)
 class HingeImages:
     """The frames of a clip, the body, and the learned foreground."""
 
@@ -191,7 +176,8 @@ class HingeImages:
         mask = silhouette_of(pose.apply(mesh.vertices), mesh.faces, self.camera)
         if mask is None or np.sqrt(mask[2].sum()) < self.config.large_px:
             return self
-        return HingeImages.of(Halved(self.frames), smaller(self.camera, 2), self.solid.mesh, track, self.config)
+        small = smaller(self.camera, 2)
+        return HingeImages.of(FrameStore.reduced(self.frames, small, 2), small, self.solid.mesh, track, self.config)
 
     def by_edges(self, start: HingeStart, rows: NDArray[np.int64]) -> Candidate:
         """Return the hinge that edges in some frames, then the surfaces, lead to from a start, and their evidence."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vid2phys.errors import InputError
@@ -51,6 +51,11 @@ class Hint:
         if x1 <= x0 or y1 <= y0:
             raise InputError(f"--hint-box {text}: a box without area", "X0 < X1 and Y0 < Y1, in pixels", _REMEDY)
         return Hint(text, (x0, y0, x1, y1), time_s, frame)
+
+    def reduced(self, by: int) -> Hint:
+        """Return the hint for frames with blocks of `by` x `by` pixels as their pixels."""
+        x0, y0, x1, y1 = ((at + 0.5) / by - 0.5 for at in self.corners)
+        return replace(self, corners=(x0, y0, x1, y1))
 
     @property
     def is_click(self) -> bool:

@@ -34,12 +34,14 @@ from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, under_element
 from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.foreground import Foreground, Silhouette
+from vid2phys.tracking.frame_size import at_own_size, foreground_of, is_large, reduction_of
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import (
@@ -171,7 +173,7 @@ def track_mesh(
     tracker.tilt_std_rad, tracker.first = tilt_std_rad, first
     if hint is not None:
         tracker.hinted = HintedRow(hint.row(clip), hint)
-    found = tracker.run()
+    found = tracker.track()
     good = _supported(found, config)
     track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
     if not tracker.moved:
@@ -383,8 +385,35 @@ class MeshTracker:
         """The drawn silhouettes of the mesh."""
         return Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
 
+    def track(self) -> list[Fit | None]:
+        """Return the fit of each frame, None where the body is lost.
+
+        Large frames are reduced to search and follow the body, unless it is small in the reduced ones.
+        """
+        by = reduction_of(self.camera)
+        if by == 1:
+            return self.run()
+        small = self.reduced(by)
+        try:
+            found = small.run()
+        except InputError:  # at a hint no pose fits the reduced frame
+            return self.run()
+        if not is_large(found, small.camera, self.mesh.radius_m):
+            return self.run()
+        found = at_own_size(self.frames, self.camera, self.solid, found)
+        self.foreground = foreground_of(self.frames, self.camera, self.solid, found)
+        self.evidence, self.moved = small.evidence, small.moved
+        return found
+
+    def reduced(self, by: int) -> MeshTracker:
+        """Return the tracker of the same clip with blocks of `by` x `by` pixels as pixels."""
+        camera, hinted = smaller(self.camera, by), self.hinted
+        frames = FrameStore.reduced(self.frames, camera, by)
+        hinted = None if hinted is None else replace(hinted, hint=hinted.hint.reduced(by))
+        return replace(self, frames=frames, camera=camera, hinted=hinted, known={}, resting={})
+
     def run(self) -> list[Fit | None]:
-        """Return the fit of each frame, None where the body is lost."""
+        """Return the fit of each frame, None where the body is lost, with all steps in frames of one size."""
         self.begin()
         self.evidence = np.zeros(len(self.shape.rotations))
         anchors = self._teach() if self.hinted is None else self._teach_at_hint(self.hinted)

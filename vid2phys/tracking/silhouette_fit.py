@@ -62,6 +62,11 @@ class SilhouetteFitConfig:
     min_size_px: float = 6.0
     """Least size of a body in the frame, px."""
 
+    @property
+    def contour_config(self) -> ContourConfig:
+        """Return the settings of the contour cue."""
+        return replace(CONTOUR_DEFAULTS, max_rounds=self.contour_rounds)
+
 
 DEFAULTS = SilhouetteFitConfig()
 _SETTINGS = DescentSettings(steps=2, overconfidence=20.0, robust_sigma=2.0, min_level=0.3, max_correlated=20)
@@ -101,11 +106,6 @@ class FrameForeground:
     camera: Camera
     solid: Solid
     config: SilhouetteFitConfig = DEFAULTS
-
-    @property
-    def contour_config(self) -> ContourConfig:
-        """Return the settings of the contour cue."""
-        return replace(CONTOUR_DEFAULTS, max_rounds=self.config.contour_rounds)
 
     def _score(self, drawing: Drawing) -> tuple[float, float]:
         """Return the evidence of the foreground for a drawn pose, nats, and the overlap of both, 0..1."""
@@ -150,8 +150,11 @@ class FrameForeground:
 
     def fitted(self, start: Fit) -> Fit | None:
         """Return the fit that the contour cue finds from a judged start, or the start where its evidence is better."""
-        prior = np.diag(np.array(self.config.contour_std) ** -2.0)
-        contour = fit_contour(self.frame, self.camera, self.solid, start.pose, prior=prior, config=self.contour_config)
+        config = self.config
+        prior = np.diag(np.array(config.contour_std) ** -2.0)
+        contour = fit_contour(
+            self.frame, self.camera, self.solid, start.pose, prior=prior, config=config.contour_config
+        )
         found = [replace(start, contour=contour)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vid2phys.types import Array, Camera, Mesh
 
 _GAMMA = 2.2  # of a display
+_LIGHT = (np.arange(256, dtype=np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)  # of display bytes
 _DARK = 0.02  # linear light below which the tone curve is taken as straight
 
 
@@ -31,7 +32,7 @@ DEFAULTS = LightConfig()
 
 def linear(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return display bytes as linear light."""
-    return (image.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
+    return np.asarray(_LIGHT[image])
 
 
 def displayed(light: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -80,6 +81,13 @@ def smaller(camera: Camera, reduction: int) -> Camera:
     K[:2] /= reduction
     K[:2, 2] -= 0.5
     return replace(camera, K=K, width=camera.width // reduction, height=camera.height // reduction)
+
+
+def shrunk(image: NDArray[np.uint8], reduction: int) -> NDArray[np.uint8]:
+    """Return an image [H, W, 3] for the camera of `smaller`: means over blocks of pixels, averaged as light."""
+    height, width = image.shape[0] // reduction, image.shape[1] // reduction
+    light = linear(image[: reduction * height, : reduction * width])
+    return displayed(reduced(light, (width, height)))
 
 
 def reduced(image: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
