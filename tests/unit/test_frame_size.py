@@ -148,7 +148,7 @@ def test_fits_are_refined_in_the_frames_themselves(filmed: tuple[Clip, Pose]) ->
     ]
     assert np.abs(bearing[0] - bearing[1][1:]).mean() < 0.002, "0.006 before"
     assert all(fit.contour is not None and (fit.nats, fit.overlap) == (7.0, 0.9) for fit in fits)
-    foreground = foreground_of(frames, LARGE, solid, found)
+    foreground = foreground_of(frames, LARGE, solid, {i + 1: fit.pose for i, fit in enumerate(fits)})
     assert foreground.body is not None
     assert foreground.background.shape == (LARGE.height, LARGE.width, 3)
 

@@ -6,12 +6,13 @@ Limits: a body that is small in the reduced frames is tracked in the frames them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vid2phys.engine.parallel import in_processes
+from vid2phys.geometry import Pose
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
@@ -53,12 +54,13 @@ def at_own_size(frames: Indexed, camera: Camera, solid: Solid, found: Sequence[F
     return list(in_processes(fitted, range(len(found))))
 
 
-def foreground_of(frames: Indexed, camera: Camera, solid: Solid, found: Sequence[Fit | None]) -> Foreground:
-    """Return the colours of body and scene in the frames themselves."""
+def foreground_of(frames: Indexed, camera: Camera, solid: Solid, poses: Mapping[int, Pose]) -> Foreground:
+    """Return the colours of body and scene in the frames themselves; poses: camera_from_body by frame."""
     foreground, shown = Foreground.of(frames), dict[int, Silhouette]()
     for i in foreground.rows.tolist():
-        fit = found[i]
-        mask = None if fit is None else silhouette_of(fit.pose.apply(solid.mesh.vertices), solid.mesh.faces, camera)
+        if i not in poses:
+            continue
+        mask = silhouette_of(poses[i].apply(solid.mesh.vertices), solid.mesh.faces, camera)
         if mask is not None:
             shown[i] = mask
     return foreground.learned(shown)

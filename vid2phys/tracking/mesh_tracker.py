@@ -15,7 +15,7 @@ Limits: a static camera, and without a hint a body that moves. What holds it, su
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -57,7 +57,7 @@ from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
-from vid2phys.tracking.surface_refinement import refine_by_surfaces
+from vid2phys.tracking.surface_refinement import RefinedPoses, refine_by_surfaces
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
@@ -191,7 +191,7 @@ def track_mesh(
     refined = None
     if texture is None:
         poses = {i: fit.pose for i, fit in fits.items()}
-        refined = refine_by_surfaces(*(frames, camera, tracker.solid, tracker.foreground, poses, clip.times_s))
+        refined = tracker.refined_by_surfaces(poses)
     if refined is not None:
         fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
     track = _with_fits(track, good, list(fits.values()), calibration, config)
@@ -352,6 +352,7 @@ class MeshTracker:
         hinted: where the body is in one frame, by a hint of the user.
         tilt_std_rad: standard deviation of the angle between the body's z axis and up, if the system limits it.
         first: receives a frame in which the body was found, and its pose.
+        small: the tracker that found the body in reduced frames, if they are large.
         known: poses that agree with the hint, by frame; empty without a hint.
         resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
@@ -370,6 +371,7 @@ class MeshTracker:
     hinted: HintedRow | None = None
     tilt_std_rad: float | None = None
     first: Callable[[int, Pose], None] | None = None
+    small: MeshTracker | None = None
     known: dict[int, Pose] = field(default_factory=dict)
     resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
@@ -400,17 +402,26 @@ class MeshTracker:
             return self.run()
         if not is_large(found, small.camera, self.mesh.radius_m):
             return self.run()
-        found = at_own_size(self.frames, self.camera, self.solid, found)
-        self.foreground = foreground_of(self.frames, self.camera, self.solid, found)
-        self.evidence, self.moved = small.evidence, small.moved
-        return found
+        self.small, self.evidence, self.moved = small, small.evidence, small.moved
+        return at_own_size(self.frames, self.camera, self.solid, found)
+
+    def refined_by_surfaces(self, poses: Mapping[int, Pose]) -> RefinedPoses | None:
+        """Return the poses of frames as the body's surfaces refine them; None where contours serve as well.
+
+        Surfaces that gain nothing in reduced frames are not learned in the frames themselves.
+        """
+        if self.small is not None:
+            if self.small.refined_by_surfaces(poses) is None:
+                return None
+            self.foreground = foreground_of(self.frames, self.camera, self.solid, poses)
+        return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
 
     def reduced(self, by: int) -> MeshTracker:
         """Return the tracker of the same clip with blocks of `by` x `by` pixels as pixels."""
         camera, hinted = smaller(self.camera, by), self.hinted
         frames = FrameStore.reduced(self.frames, camera, by)
         hinted = None if hinted is None else replace(hinted, hint=hinted.hint.reduced(by))
-        return replace(self, frames=frames, camera=camera, hinted=hinted, known={}, resting={})
+        return replace(self, frames=frames, camera=camera, hinted=hinted, small=None, known={}, resting={})
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost, with all steps in frames of one size."""

@@ -135,7 +135,7 @@ def fit_readouts(
     pose, solid = track.poses.pose, Solid.of(mesh)
     motion = twists(pose, track.observation.times_s)
     speed = np.where(track.tracked & pose.is_finite, np.linalg.norm(motion.linear, axis=-1), -1.0)
-    known = [int(i) for i in np.argsort(-speed)[:most] if speed[i] >= 0.0]
+    known = sorted(int(i) for i in np.argsort(-speed)[:most] if speed[i] >= 0.0)
     prior, largest = np.diag(np.append(_STD, std_s) ** -2.0), np.append(_MOST, std_s)
     out = ReadoutFits(np.zeros(len(pose)), np.zeros(len(pose)), np.zeros((len(pose), 6)))
 
