@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +143,33 @@ def test_processes_read_a_video_whose_decoder_is_open() -> None:
 
 
 @pytest.mark.usefixtures("two_processes")
-def test_threads_take_the_place_of_processes_where_these_are_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
+@pytest.mark.parametrize(("system", "on_gpu"), [("darwin", False), ("linux", True)])
+def test_threads_take_the_place_of_processes_where_these_are_not_safe(
+    system: str, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on_gpu)
     assert set(in_processes(lambda i: os.getpid(), range(5))) == {os.getpid()}
+
+
+@pytest.mark.usefixtures("two_processes")
+def test_an_interruption_ends_all_processes_without_a_word(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here, ready = os.getpid(), tmp_path / "ready"
+
+    def work(i: int) -> int:
+        os.kill(os.getpid(), signal.SIGINT)  # a terminal sends it to all processes
+        while i == 3 and not ready.is_file():
+            time.sleep(0.01)
+        if i == 3:
+            os.kill(here, signal.SIGINT)
+            time.sleep(60.0)
+        return i
+
+    def read() -> None:
+        for _ in in_processes(work, range(9)):
+            ready.touch()  # all processes run
+
+    with pytest.raises(KeyboardInterrupt):
+        read()
+    assert not multiprocessing.active_children()
+    assert capfd.readouterr().err == ""

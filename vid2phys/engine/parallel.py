@@ -2,7 +2,8 @@
 
 Python runs in one thread at a time. So threads serve functions that spend their time in compiled loops, and processes
 serve all others. A process is a copy of this one (`fork`), which has the frames of the clip in its memory already.
-Limits: where a system cannot copy a process safely (macOS, Windows), threads take the place of processes.
+Limits: where a process cannot be copied safely (macOS, Windows, a network that uses a GPU), threads take the place of
+processes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -77,10 +79,17 @@ def in_processes(function: Callable[[_Item], _Result], items: Iterable[_Item]) -
     count = min(_threads_allowed(), _MOST_PROCESSES, len(items))
     if count < 2 or multiprocessing.current_process().daemon:
         yield from map(function, items)
-    elif sys.platform != "linux":
+    elif not _can_be_copied():
         yield from side_by_side(function, items)
     else:
         yield from _Copies(function, items).results(count)
+
+
+def _can_be_copied() -> bool:
+    """Return whether this process may be copied: CUDA does not work in a copy."""
+    import torch
+
+    return sys.platform == "linux" and not torch.cuda.is_initialized()
 
 
 class _Copies(Generic[_Item, _Result]):
@@ -94,10 +103,12 @@ class _Copies(Generic[_Item, _Result]):
     def results(self, count: int) -> Iterator[_Result]:
         """Yield the results of all items, from `count` copies. Raises what the function raises."""
         done, given = dict[int, _Result](), 0
-        with one_thread(), _opencv_on_one_thread():
-            started = [self._started() for _ in range(count)]
+        copies: list[tuple[Any, Connection]] = []
         try:
-            waiting = [connection for _, connection in started]
+            with one_thread(), _opencv_on_one_thread():
+                for _ in range(count):
+                    self._start(copies)
+            waiting = [connection for _, connection in copies]
             while waiting:
                 for connection in wait(waiting):
                     assert isinstance(connection, Connection)
@@ -113,24 +124,27 @@ class _Copies(Generic[_Item, _Result]):
                     yield done.pop(given)
                     given += 1
         finally:
-            for process, connection in started:
-                process.terminate()
-                process.join()
+            for process, connection in copies:
+                if process.pid is not None:
+                    process.terminate()
+                    process.join()
                 connection.close()
         for i in range(given, len(self._items)):
             yield done.pop(i) if i in done else self._function(self._items[i])
 
-    def _started(self) -> tuple[Any, Connection]:
-        """Return a new copy of this process, and the end of a pipe from which its results come."""
+    def _start(self, copies: list[tuple[Any, Connection]]) -> None:
+        """Start a copy of this process; append it, with the end of a pipe from which its results come."""
         ours, its = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._work, args=(its,), daemon=True)
+        copies.append((process, ours))  # first: an interruption may come at any time
         process.start()
         its.close()
-        return process, ours
 
     def _work(self, to: Connection) -> None:
         """Send the results of items that no other copy has taken."""
         gc.freeze()  # what the other process left cannot be closed here
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process ends all copies
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         while (i := self._take()) < len(self._items):
             try:
                 to.send((i, self._function(self._items[i]), None))
