@@ -267,7 +267,7 @@ def test_what_may_be_shadow_counts_neither_for_nor_against_a_fit(monkeypatch: py
 
         def judged(self, pose: Any, contour: Any) -> Any:
             judged.append((self.log_ratio.tolist(), contour))
-            return pose.translation[0]
+            return Fit(pose, float(self.log_ratio[0]), float(self.log_ratio[1]), contour)
 
     def detected(i: int, seen: Any) -> list[Fit]:
         searched.append(seen.log_ratio)
@@ -277,9 +277,12 @@ def test_what_may_be_shadow_counts_neither_for_nor_against_a_fit(monkeypatch: py
     runner.foreground = SimpleNamespace(without_shadows=lambda: bright)  # type: ignore[assignment]
     monkeypatch.setattr(MeshTracker, "_detected", lambda self, i, seen: detected(i, seen))
     found = runner._detected_in_shadow(3, Frame("frame", seen_ratio))  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, [0.1, 0.2])
+    np.testing.assert_allclose([fit.pose.translation[0] for fit in found], [0.1, 0.2])
+    assert [(fit.nats, fit.overlap) for fit in found] == [(0.5, 2.0)] * 2, "a body that may be shadow is overlapped"
+    assert [fit.contour for fit in found] == ["contour 1", "contour 2"]
     assert [each.tolist() for each in searched] == [seen_ratio.tolist(), bright_ratio.tolist()]
-    assert judged == [([0.5, 0.0, -3.0, 2.0], "contour 1"), ([0.5, 0.0, -3.0, 2.0], "contour 2")]
+    of_both, of_bright = [0.5, 0.0, -3.0, 2.0], bright_ratio.tolist()
+    assert judged == [(of_both, "contour 1"), (of_both, "contour 2"), (of_bright, None), (of_bright, None)]
 
 
 def test_a_body_is_shown_where_its_bounding_sphere_is(monkeypatch: pytest.MonkeyPatch) -> None:

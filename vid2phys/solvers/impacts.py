@@ -58,7 +58,7 @@ _ROUGH = ((100.0, 0.2),)
 _EXACT = np.array([*[5e-5] * 3, *[5e-4] * 3, *[3e-3] * 3, *[3e-2] * 3])  # m, rad, m/s, rad/s
 _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
-_REFINED = 2  # starts that go on
+_REFINED, _EXPLAINED = 2, 1.1  # starts that go on, twice as many where none has a misfit below this
 _APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
@@ -143,7 +143,8 @@ def fit(
     whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), AXES)))
     candidates = _candidates(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
-    starts = [_with_nearest(whole, start, candidates) for start in _starts(parameters.free_names, motion)]
+    starts = _starts(parameters.free_names, motion)
+    starts += [_with_nearest(whole, start, candidates) for start in starts]
 
     def refined(end: End) -> End:
         best = _tightened(whole, *end[2:], exact, _STRICTER)
@@ -155,8 +156,11 @@ def fit(
         rough = list(side_by_side(lambda start: _tightened(whole, start, weights, exact, _ROUGH), starts))
         progress(0.5)
         different = _different(sorted(rough, key=_evidence, reverse=True))
-        ends = list(side_by_side(refined, different[:_REFINED]))
-        progress(0.75)
+        ends: list[End] = []
+        for some in (different[:_REFINED], different[_REFINED : 2 * _REFINED]):
+            if some and not _explain(ends):
+                ends += side_by_side(refined, some)
+                progress(0.75)
     _, whole, motion, weights = max(ends, key=_evidence)
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     fitted = concluded(whole, minimum, weights, _between(ends))
@@ -165,6 +169,12 @@ def fit(
 
 def _evidence(end: End) -> float:
     return end[0]
+
+
+def _explain(ends: Sequence[End]) -> bool:
+    """Return whether one of the ends explains the poses, and the best is not in parts."""
+    misfits = [misfit_of(problem, motion) for _, problem, motion, _ in ends]
+    return min(misfits, default=np.inf) <= _EXPLAINED and not _is_apart(max(ends, key=_evidence)[1])
 
 
 def _rejoined(end: End, exact: Array) -> End:

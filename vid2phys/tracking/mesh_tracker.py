@@ -531,12 +531,13 @@ class MeshTracker:
     def _detected_in_shadow(self, i: int, seen: FrameForeground) -> list[Fit]:
         """Return the fits of two searches in a frame: with shadows in the model of the scene, and without.
 
-        Pixels that may be shadow count neither for nor against a fit.
+        Pixels that may be shadow count neither for nor against a fit, but they may be the body that it overlaps.
         """
         bright = replace(seen, log_ratio=self.foreground.without_shadows().log_ratio(seen.frame))
         shown = np.where(seen.log_ratio > 0.0, seen.log_ratio, np.minimum(bright.log_ratio, 0.0))
         judge = replace(seen, log_ratio=shown)
-        return [judge.judged(fit.pose, fit.contour) for each in (seen, bright) for fit in self._detected(i, each)]
+        fits = [judge.judged(fit.pose, fit.contour) for each in (seen, bright) for fit in self._detected(i, each)]
+        return [replace(fit, overlap=bright.judged(fit.pose, None).overlap) for fit in fits]
 
     def _passes_for_shadow(self, rows: Sequence[int]) -> bool:
         """Return whether most pixels that change may be shadow. Those of a dark body before a grey floor may be."""
