@@ -118,15 +118,16 @@ OTHER = replace(
 )
 
 
+@pytest.mark.parametrize("contrast", [0.25, 0.06])
 @pytest.mark.parametrize(("config", "within", "step", "reach"), [
     (DEFAULTS, 1.0, 1.0, 3),
     (DEFAULTS, 2.9, 1.45, 5),  # of one sample a step, as short ones
     (OTHER, 3.4, 1.7, 4),
 ])  # fmt: skip
 def test_edges_of_a_contour_are_those_of_normal_lines(
-    config: ContourConfig, within: float, step: float, reach: int
+    config: ContourConfig, within: float, step: float, reach: int, contrast: float
 ) -> None:
-    frame, lines = textured(0.25), contour()
+    frame, lines = textured(contrast), contour()
     fine = step / config.places_per_step
     places = config.places_per_step
     beside = [0.0] if round(step) == 1 else [fine * (j - 0.5 * places) for j in range(places + 1)]
@@ -141,18 +142,19 @@ def test_edges_of_a_contour_are_those_of_normal_lines(
     )
     np.testing.assert_allclose(found.mean, mean, atol=2e-4)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-3)
-    assert np.isfinite(found.variance).sum() >= 4
+    assert contrast < 0.1 or np.isfinite(found.variance).sum() >= 4
     assert np.isinf(found.variance[-1])
 
 
+@pytest.mark.parametrize("contrast", [0.25, 0.06])
 @pytest.mark.parametrize(("config", "within", "step", "reach"), [
     (DEFAULTS, 0.7, 1.0, 2),
     (OTHER, 5.0, 2.5, 4),
 ])  # fmt: skip
 def test_edges_of_creases_are_straight_through_the_lens(
-    config: ContourConfig, within: float, step: float, reach: int
+    config: ContourConfig, within: float, step: float, reach: int, contrast: float
 ) -> None:
-    frame, lines = textured(0.25), contour()
+    frame, lines = textured(contrast), contour()
     creases: Any = lines
 
     def cover(offsets: Array) -> Array:
@@ -163,7 +165,7 @@ def test_edges_of_creases_are_straight_through_the_lens(
     mean, variance = expected_edges(frame, lines, half, step, config.places_per_step, reach, cover, within, config)
     np.testing.assert_allclose(found.mean, mean, atol=1e-6)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-6)
-    assert np.isfinite(found.variance).sum() >= 4
+    assert contrast < 0.1 or np.isfinite(found.variance).sum() >= 4
     assert np.isinf(found.variance[-1])
     assert crease_reach_px(within, config) == pytest.approx((half + reach) * step)
 
