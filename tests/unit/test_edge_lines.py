@@ -257,4 +257,6 @@ def test_the_distance_of_lines_is_the_middle_one() -> None:
         for i in range(4)
     ]
     assert crease_evidence(frame, lines) == pytest.approx(2.0 * sum(single))
+    two: Any = SimpleNamespace(pixels=pixels[2:], normals=lines.normals[2:])
+    assert crease_evidence(frame, two) == pytest.approx(9.0 * sum(single[2:]))
     assert sum(single) != 0.0

@@ -84,14 +84,14 @@ def test_a_drawing_is_covered_from_its_first_pixel_to_before_its_last() -> None:
 
 @pytest.mark.parametrize("smooth", [1, 2, 3])
 def test_coverage_is_the_mean_of_one_place_more_than_it_is_smoothed_over(smooth: int) -> None:
-    """Along a row the drawing counts columns, so that values beside it count as zero in the mean."""
-    drawing = np.tile(np.arange(1.0, 13.0), (4, 1)).astype(np.float32)
+    """Along its rows a drawing counts columns 1, 2 and 5 times, and values beside it count as zero in the mean."""
+    drawing = np.outer([1.0, 2.0, 5.0, 10.0], np.arange(1.0, 13.0)).astype(np.float32)
     found = cover_lines(drawing, np.array([[-2.0, 1.0], [3.5, 1.5]]), np.array([[1.0, 0.0], [0.5, 0.0]]), 14, smooth)
-    for i, (x0, step) in enumerate(((-2.0, 1.0), (3.5, 0.5))):
+    for i, (x0, step, times) in enumerate(((-2.0, 1.0, 2.0), (3.5, 0.5, 3.5))):
         for k in range(14):
             at = [x0 + step * (k + j - smooth / 2.0) for j in range(smooth + 1)]
-            values = [x + 1.0 if 0.0 <= x < 11.0 else 0.0 for x in at]
-            assert found[i, k] == pytest.approx(sum(values) / len(values), abs=1e-6)
+            values = [times * (x + 1.0) if 0.0 <= x < 11.0 else 0.0 for x in at]
+            assert found[i, k] == pytest.approx(sum(values) / len(values), abs=1e-5)
 
 
 def test_colours_of_lines_with_one_pixel_or_none_by_hand() -> None:
@@ -102,6 +102,14 @@ def test_colours_of_lines_with_one_pixel_or_none_by_hand() -> None:
     np.testing.assert_allclose(mean, 3.0)
     assert spread == pytest.approx((2.0 * 1.0 + 1.0 * 4.0) / 3.0 + 0.25)
     np.testing.assert_allclose(texture, [(2.0 + 2.0 * 2.0) / (1.0 + 2.0), 2.0, 2.0])
+    mean, spread, texture = side_colors(seen, np.zeros_like(pure), 0.5)
+    assert (mean.tolist(), spread, texture.tolist()) == ([0.3] * 3, 0.1, [0.01] * 3)
+    pure[0] = True  # 1, 3 and 77 about 27: squares of 26, 24 and 50
+    squares = 676.0 + 576.0 + 2500.0
+    mean, spread, texture = side_colors(seen, pure, 0.5)
+    np.testing.assert_allclose(mean, 86.0 / 4.0)
+    assert spread == pytest.approx((3.0 * 5.5**2 + 16.5**2) / 4.0 + 0.25)
+    np.testing.assert_allclose(texture, [(squares + squares) / 4.0, squares / 2.0, squares / 2.0])
 
 
 def test_colours_of_single_pixels_have_no_texture() -> None:
