@@ -1,4 +1,4 @@
-"""Limits of what adjacent frames say: gaps of a track that are too long, and frames in doubt that have no neighbours."""
+"""Limits of what adjacent frames say: gaps of a track that are too long, and frames that have no neighbours."""
 
 from __future__ import annotations
 
@@ -153,11 +153,8 @@ def test_starts_are_the_same_within_stated_distances() -> None:
     """0.05 rad, 0.005 of the distance sideways, and 0.01 of it along the line of sight."""
     np.testing.assert_array_equal(OutlierConfig().same, [0.05, 0.05, 0.05, 0.005, 0.005, 0.01])
     image: Any = None
-    for step, count in (
-        ([0.049, 0, 0, 0, 0.0049, 0.0099], 0),
-        ([0, 0, 0, 0, 0, 0.0101], 1),
-        ([0, 0.051, 0, 0, 0, 0], 1),
-    ):
+    steps = {(0.049, 0, 0, 0, 0.0049, 0.0099): 0, (0, 0, 0, 0, 0, 0.0101): 1, (0, 0.051, 0, 0, 0, 0): 1}
+    for step, count in steps.items():
         further = ALONE.retract(np.array([step], dtype=float))
         clip, starts = alone(further, [None] * 2)
         clip._with_candidates(0, image, None)

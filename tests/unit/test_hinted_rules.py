@@ -246,21 +246,25 @@ def grown(low: tuple[int, int], high: tuple[int, int], by: int) -> set[tuple[int
     return {(x, y) for x in columns for y in rows}
 
 
-@pytest.mark.parametrize(("low", "high", "around", "width"), [
-    ((20, 12), (23, 15), 0.5, 5),  # 4 x 4 px: at least five pixels around
-    ((20, 12), (35, 20), 0.5, 6),  # 16 x 9 px: half of a side of twelve
-    ((20, 12), (35, 20), 0.75, 9),
-    ((0, 12), (15, 20), 0.5, 6),
+@pytest.mark.parametrize(("low", "high", "config", "width"), [
+    ((20, 12), (23, 15), {}, 5),  # 4 x 4 px: at least five pixels around
+    ((20, 12), (35, 20), {}, 6),  # 16 x 9 px: half of a side of twelve
+    ((20, 12), (35, 20), {"around": 0.75, "uniform_share": 0.2}, 9),
+    ((0, 12), (15, 20), {"around": 0.5}, 6),
 ])  # fmt: skip
 def test_colours_are_those_inside_and_around_a_silhouette(
-    low: tuple[int, int], high: tuple[int, int], around: float, width: int, monkeypatch: pytest.MonkeyPatch
+    low: tuple[int, int],
+    high: tuple[int, int],
+    config: dict[str, Any],
+    width: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mask = np.zeros((HEIGHT, WIDTH), dtype=bool)
     mask[low[1] : high[1] + 1, low[0] : high[0] + 1] = True
     taught = list[set[tuple[int, int]]]()
 
     def color_density(colors: NDArray[np.uint8], uniform_share: float) -> str:
-        assert uniform_share == 0.2
+        assert uniform_share == config.get("uniform_share", 0.1)
         taught.append({(int(x), int(y)) for x, y, _ in colors})
         return ("body", "scene")[len(taught) - 1]
 
@@ -273,7 +277,7 @@ def test_colours_are_those_inside_and_around_a_silhouette(
     monkeypatch.setattr(module, "color_density", color_density)
     monkeypatch.setattr(HintedFrame, "_mask", lambda self, pose: mask)
     zeros = np.zeros((HEIGHT, WIDTH), np.float32)
-    at = hinted(foreground=Known(zeros, zeros, "nothing", "nothing"), around=around, uniform_share=0.2)
+    at = hinted(foreground=Known(zeros, zeros, "nothing", "nothing"), **config)
     found = at._colored(pose_of(1.0))
     assert found is not None
     wide = grown(low, high, width)
@@ -420,7 +424,11 @@ def test_nothing_found_is_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _grab_cut(image, middle, np.full(2, 9.9), False, DEFAULTS) is not None, "but those of one side"
     corner = np.array([-3.0, -4.0])
     assert _grab_cut(image, corner, np.full(2, 5.0), True, DEFAULTS) is not None, "a disc that touches one pixel"
+    unasked = Cut()
+    monkeypatch.setattr(cv2, "grabCut", unasked)
     assert _grab_cut(image, corner, np.full(2, 4.99), True, DEFAULTS) is None
+    assert _grab_cut(image, middle, np.full(2, 10.0), False, DEFAULTS) is None
+    assert unasked.labels is None, "it would fail without pixels of both kinds"
 
 
 def test_a_body_is_reached_in_pixels_of_the_mean_focal_length() -> None:
