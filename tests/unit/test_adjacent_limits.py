@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from tests.unit.test_gap_filling import POINTS, Detector, Named
+from tests.unit.test_temporal_outlier_parts import RATE, TIMES_S, X, clip, on_line
 from vid2phys.engine.pnp import known_pose
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
+from vid2phys.tracking import temporal_outliers
 from vid2phys.tracking.gap_filling import GapConfig, _between, filled
-from vid2phys.tracking.temporal_outliers import OutlierConfig, TemporalOutliers
+from vid2phys.tracking.temporal_outliers import Candidate, Doubt, OutlierConfig, TemporalOutliers
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
@@ -101,11 +103,11 @@ def alone(also: Pose | None, given: list[Any], **config: Any) -> tuple[TemporalO
 
     scorer: Any = SimpleNamespace(nats=lambda pose: 50.0, fitted_from=fitted_from, fitted_about=fitted_about)
     estimate = None if also is None else known_pose(also)
-    clip = TemporalOutliers(
+    frame = TemporalOutliers(
         NO_FRAMES, np.zeros(1), lambda i, image: scorer, np.ones(1, dtype=bool), ALONE.copy(), np.array([50.0]),
         estimate, OutlierConfig(**config),
     )  # fmt: skip
-    return clip, starts
+    return frame, starts
 
 
 def fit(nats: float, z: float) -> Any:
@@ -116,8 +118,8 @@ def test_a_frame_without_neighbours_is_fitted_from_its_further_and_its_ambiguous
     """Its own pose was fitted already; fits that show no contour or explain ten nats less are left out."""
     image: Any = None
     further = Pose(np.eye(3)[None], np.array([[0.0, 0.0, 3.0]]))
-    clip, starts = alone(further, [fit(60.0, 3.1), None, fit(40.0, 4.0), fit(40.1, 5.0)])
-    doubt = clip._with_candidates(0, image, None)
+    frame, starts = alone(further, [fit(60.0, 3.1), None, fit(40.0, 4.0), fit(40.1, 5.0)])
+    doubt = frame._with_candidates(0, image, None)
     assert [start.translation[2] for start in starts] == [3.0, 2.0]
     assert [start.translation[2] for start in doubt.tried] == [2.0, 3.0]
     assert [(each.explained, each.pose.translation[2]) for each in doubt.found] == [
@@ -132,19 +134,19 @@ def test_a_frame_without_neighbours_is_fitted_from_its_further_and_its_ambiguous
 
 def test_a_frame_without_neighbours_and_further_poses_has_ambiguous_ones_alone() -> None:
     image: Any = None
-    clip, starts = alone(None, [fit(70.0, 6.0)])
-    doubt = clip._with_candidates(0, image, None)
+    frame, starts = alone(None, [fit(70.0, 6.0)])
+    doubt = frame._with_candidates(0, image, None)
     assert [start.translation[2] for start in starts] == [2.0]
     assert [each.pose.translation[2] for each in doubt.found] == [2.0, 6.0]
-    assert clip._is_in_doubt(0)
+    assert frame._is_in_doubt(0)
     stricter, _ = alone(None, [fit(45.1, 6.0), fit(44.9, 7.0)], better_nats=5.0)
     assert len(stricter._with_candidates(0, image, None).found) == 2
 
 
 def test_a_further_pose_of_a_lost_frame_is_no_start() -> None:
     lost = Pose(np.eye(3)[None], np.full((1, 3), np.nan))
-    clip, _ = alone(lost, [])
-    assert len(clip._expected(0)) == 1
+    frame, _ = alone(lost, [])
+    assert len(frame._expected(0)) == 1
     known, _ = alone(ALONE, [])
     assert len(known._expected(0)) == 2
 
@@ -153,9 +155,62 @@ def test_starts_are_the_same_within_stated_distances() -> None:
     """0.05 rad, 0.005 of the distance sideways, and 0.01 of it along the line of sight."""
     np.testing.assert_array_equal(OutlierConfig().same, [0.05, 0.05, 0.05, 0.005, 0.005, 0.01])
     image: Any = None
-    steps = {(0.049, 0, 0, 0, 0.0049, 0.0099): 0, (0, 0, 0, 0, 0, 0.0101): 1, (0, 0.051, 0, 0, 0, 0): 1}
-    for step, count in steps.items():
-        further = ALONE.retract(np.array([step], dtype=float))
-        clip, starts = alone(further, [None] * 2)
-        clip._with_candidates(0, image, None)
-        assert len(starts) == count + 1
+    for k in range(6):
+        for share, is_new in ((0.97, False), (1.03, True), (-1.03, True)):
+            further = ALONE.retract(share * OutlierConfig().same[k] * np.eye(6)[[k]])
+            frame, starts = alone(further, [None] * 2)
+            frame._with_candidates(0, image, None)
+            assert len(starts) == 1 + is_new
+
+
+def test_the_nearest_frames_on_both_sides_give_their_rotations() -> None:
+    """Frame 1 has one frame before it and two after it; frames 0 and 6 have frames on one side alone."""
+    for i, nearest in ((1, [0, 2]), (3, [2, 4]), (0, [1]), (6, [5])):
+        found = clip()._expected(i)
+        rotations = matrix_from_rotvec(TIMES_S[nearest][:, None] * RATE)
+        np.testing.assert_allclose(found.rotation[len(found) - len(nearest) :], rotations, atol=1e-9)
+        np.testing.assert_array_equal(found.translation[len(found) - len(nearest) :, 0], X[i])
+
+
+def test_of_three_frames_on_each_side_the_nearest_ones_predict_a_pose() -> None:
+    found = clip(config=OutlierConfig(beside=3))
+    assert found._beside(3) == [0, 1, 2, 4, 5, 6]
+    expected = [on_line(3, *pair) for pair in ((2, 4), (1, 2), (5, 4))]
+    np.testing.assert_allclose(found._moving(3).translation[:, 0], expected)
+    assert len(found._expected(3)) == 6
+    nats = np.array([100.0, 10.0, 10.0, 50.0, 10.0, 10.0, 10.0])
+    assert clip(nats=nats, config=OutlierConfig(beside=3))._explains_little(3)
+    assert not clip(nats=nats)._explains_little(3)
+    nats[3] = 70.0
+    assert not clip(nats=nats, config=OutlierConfig(beside=3))._explains_little(3), "a loss of exactly 30 %"
+
+
+@pytest.mark.parametrize(("given", "rounds"), [({}, 4), ({"rounds": 2}, 2), ({"rounds": 6}, 6)])
+def test_frames_that_move_in_each_round_are_looked_at_in_four(
+    given: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+
+    def take_best(outliers: TemporalOutliers, doubts: dict[int, Doubt]) -> list[int]:
+        asked.append(len(doubts))
+        return [2]
+
+    monkeypatch.setattr(TemporalOutliers, "_take_best", take_best)
+    monkeypatch.setattr(TemporalOutliers, "_is_in_doubt", lambda outliers, i: False)
+    assert clip(config=OutlierConfig(**given)).correct() == {}
+    assert asked == [0] * rounds
+
+
+def test_a_state_that_a_frame_does_not_have_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frame 2 has two candidates, frame 4 three; the path names the third one in all frames."""
+    found = [Candidate(Pose(np.eye(3), np.array([0.0, 0.0, 5.0 + k])), 10.0, None) for k in range(3)]
+    scorer: Any = SimpleNamespace(edge_nats=lambda pose: 7.0)
+    monkeypatch.setattr(temporal_outliers, "viterbi_path", lambda *_: np.full(7, 2))
+    outliers = clip(scorer=lambda i, image: scorer)
+    outliers.frames = [None] * 7  # type: ignore[list-item]
+    doubts = {2: Doubt(found[:2]), 4: Doubt(found)}
+    assert list(outliers._take_best(doubts)) == [4]
+    assert (doubts[2].taken, doubts[4].taken) == (0, 2)
+    assert outliers.nats.tolist() == [50.0, 50.0, 50.0, 50.0, 7.0, 50.0, 50.0]
+    assert outliers.pose.translation[4, 2] == 7.0
+    assert not list(outliers._take_best(doubts)), "it is there"
