@@ -24,7 +24,9 @@ from vid2phys.tracking.hinted_search import (
     HintedFrame,
     HintedSearchConfig,
     _grab_cut,
+    _is_touched,
     _segmented,
+    _touched,
     no_object,
     steady,
     unchanged,
@@ -453,6 +455,16 @@ def test_a_path_has_fits_of_more_evidence_and_overlap_than_the_least() -> None:
     assert sorted(steady(path, 14, 8.0, 0.5)) == [14]
     assert steady(path, 7, 8.0, 0.5)[10] is good
     assert sorted(steady([good] * 4, 3, 8.0, 0.5)) == [0, 1, 2, 3]
+    assert sorted(steady([good, None, None, None, None, good], 3, 8.0, 0.5)) == [0, 5], "two to each side of the row"
+
+
+@pytest.mark.parametrize(("x", "y", "touches"), [
+    (7.5, 12.0, False), (21.5, 12.0, False), (15.0, 2.5, False), (15.0, 21.5, False),
+    (7.51, 12.0, True), (21.49, 12.0, True), (15.0, 2.51, True), (15.0, 21.49, True),
+])  # fmt: skip
+def test_two_and_a_half_pixels_beside_a_silhouette_are_too_many(x: float, y: float, touches: bool) -> None:
+    place = slice(5, 20), slice(10, 20), np.ones((15, 10), dtype=bool)
+    assert _is_touched(place, Hint("", (x, y, x, y))) is touches
 
 
 def test_a_body_rests_where_a_place_differs_by_less_than_a_bound() -> None:
@@ -473,3 +485,15 @@ def test_the_error_names_the_option_and_the_mesh() -> None:
         message = str(no_object(hint, box_mesh()))
         assert f"{option}: no object of the mesh's shape at the hint (mesh 'box')" in message
         assert "a frame that shows it whole" in message
+
+
+def test_pixels_that_are_a_little_more_likely_of_the_body_make_a_region() -> None:
+    """Pixels that may as well be scene do not join two of them."""
+    ratio = np.full((HEIGHT, WIDTH), -0.5, np.float32)
+    ratio[5:11, 9:15] = ratio[5:11, 24:30] = 0.1
+    ratio[5:11, 15:24] = 0.0
+    found = _touched(ratio, CLICK)
+    np.testing.assert_array_equal(found[5:11, 9:15], ratio[5:11, 9:15])
+    rest = np.ones(found.shape, dtype=bool)
+    rest[5:11, 9:15] = False
+    np.testing.assert_array_equal(found[rest], -1.0)
