@@ -214,3 +214,13 @@ def test_a_state_that_a_frame_does_not_have_is_not_taken(monkeypatch: pytest.Mon
     assert outliers.nats.tolist() == [50.0, 50.0, 50.0, 50.0, 7.0, 50.0, 50.0]
     assert outliers.pose.translation[4, 2] == 7.0
     assert not list(outliers._take_best(doubts)), "it is there"
+
+
+@pytest.mark.parametrize(("best", "own", "little"), [
+    (20.0, 9.9, True), (20.0, 10.1, False), (-20.0, -30.1, True), (-20.0, -29.9, False),
+    (100.0, 69.9, True), (100.0, 70.1, False), (-100.0, -130.1, True), (-100.0, -129.9, False),
+])  # fmt: skip
+def test_ten_nats_or_thirty_percent_less_are_little(best: float, own: float, little: bool) -> None:
+    nats = np.full(7, -500.0)
+    nats[2], nats[3] = best, own
+    assert clip(nats=nats)._explains_little(3) is little
