@@ -391,6 +391,18 @@ def test_an_evaluation_has_errors_of_visible_points_and_what_is_hidden(
         assert found.truth_configuration is found.estimated_configuration is found.points_mm is None
 
 
+def test_only_configurations_of_articulated_bodies_move_points() -> None:
+    rigid, posable, configuration = subject(), subject(body=Arm()), np.array([0.3, 2.0])
+    np.testing.assert_allclose(posable.vertices(configuration), SQUARE.vertices + np.array([0.3, 0.0, 0.0]))
+    np.testing.assert_allclose(posable.points(configuration[None], 1), [2.0 * ONE + [0.3, 0.0, 0.0]])
+    for one, given in ((rigid, None), (rigid, configuration), (posable, None)):
+        np.testing.assert_array_equal(one.vertices(given), SQUARE.vertices)
+        np.testing.assert_array_equal(one.points(given if given is None else given[None], 2), [POINTS, POINTS])
+    assert (rigid.main_error, posable.main_error) == ("rotation_deg", "points_mm")
+    assert (rigid.across, posable.across) == ("body", "workspace")
+    assert (rigid.radius_m, posable.radius_m) == (RADIUS_M, 0.4)
+
+
 def test_points_beside_the_image_are_compared_with_its_border() -> None:
     """Surfaces that differ from cell to cell; pixels are rounded, and those outside count as the last ones."""
     surface = 1.0 + np.arange(16.0).reshape(4, 4)
