@@ -120,9 +120,10 @@ def process(seed: int, lengths: list[int], rate: float = 30.0) -> tuple[Any, ...
     return sequence, values, variance, growth, doubt, times
 
 
-def test_a_process_is_of_greatest_likelihood_with_priors_of_its_growth() -> None:
-    """The same optimum as of normal distributions of each sequence by itself."""
-    sequence, values, variance, growth, doubt, times = process(0, [5, 9, 2, 7, 9, 4, 8, 1, 6, 9, 9, 5])
+@pytest.mark.parametrize(("lengths", "loose"), [([5, 9, 2, 7, 9, 4, 8, 1, 6, 9, 9, 5], 1.0), ([9, 7, 12, 11], 3.0)])
+def test_a_process_is_of_greatest_likelihood_with_priors_of_its_growth(lengths: list[int], loose: float) -> None:
+    """The same optimum as of normal distributions of each sequence by itself; few sequences lean on the priors."""
+    sequence, values, variance, growth, doubt, times = process(0, lengths)
     names = np.unique(sequence)
 
     def cost(vector: Array) -> float:
@@ -138,10 +139,17 @@ def test_a_process_is_of_greatest_likelihood_with_priors_of_its_growth() -> None
 
     best = minimize(cost, np.array([np.log(0.05), 0.8, 5.0, np.log(0.25)]), method="BFGS").x
     std, exponent, slope, tau = _fit_process(sequence, values, variance, growth, doubt, times, RANGE_S)
-    assert np.log(std) == pytest.approx(best[0], abs=0.03)
-    assert exponent == pytest.approx(best[1], abs=0.03)
-    assert slope == pytest.approx(best[2], abs=0.15)
-    assert np.log(tau) == pytest.approx(best[3], abs=0.04)
+    assert np.log(std) == pytest.approx(best[0], abs=0.03 * loose)
+    assert exponent == pytest.approx(best[1], abs=0.03 * loose)
+    assert slope == pytest.approx(best[2], abs=0.15 * loose)
+    assert np.log(tau) == pytest.approx(best[3], abs=0.04 * loose)
+
+
+def test_growth_and_doubt_that_nothing_shows_are_those_of_the_priors() -> None:
+    sequence, values, variance, growth, doubt, times = process(3, [6] * 8)
+    found = _fit_process(sequence, values, variance, 0.0 * growth, 0.0 * doubt, times, RANGE_S)
+    assert found[1] == pytest.approx(0.5, abs=0.1)
+    assert found[2] == pytest.approx(4.0, abs=1.0)
 
 
 @pytest.mark.parametrize(("range_s", "expected"), [((0.01, 0.1), 0.1), ((0.9, 5.0), 0.9)])
@@ -250,6 +258,8 @@ def test_normalised_numbers_are_those_of_sound_frames() -> None:
     data = residuals(5, 40)
     error, used = data.error.copy(), data.used.copy()
     error[3] += data.modes[3, ..., 1] * 20.0
+    std = MODEL.mode_scale(data.diameter_px, data.quality)
+    error[5] = data.modes[5, ..., 0] * 4.2 * std[5, 0]  # far, but no outlier
     error[10, 2], error[11, 4] = 60.0, -40.0
     used[20, 1] = False
     data = replace(data, error=error, used=used)
@@ -259,6 +269,7 @@ def test_normalised_numbers_are_those_of_sound_frames() -> None:
     ratios = _mode_ratios(kept, MODEL)
     sound: NDArray[np.bool_] = np.array([max(row) < DEFAULTS.trim_sigma**2 for row in ratios])
     assert 0 < (~sound).sum() < 3
+    assert 12.0 < ratios[5, 0] < 23.0
     pieces = split(kept[sound], MODEL)
     expected = {
         "points": np.sqrt(sum(pieces.rest) / sum(pieces.freedom)),
@@ -269,5 +280,5 @@ def test_normalised_numbers_are_those_of_sound_frames() -> None:
         "outlier_share": 1.0 - kept.used.sum() / used.sum(),
         "gross_share": (~sound).sum() / len(sound),
     }
-    assert found == pytest.approx(expected, abs=6e-5)
+    assert found == {name: round(float(value), 4) for name, value in expected.items()}
     assert _whitened(replace(data, used=np.zeros_like(used)), MODEL, data.sequence) == 0.0
