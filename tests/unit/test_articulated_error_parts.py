@@ -16,7 +16,10 @@ from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.uncertainty import articulated, articulated_contour_errors, articulated_validation
 from vid2phys.tracking.uncertainty.articulated_clips import ArticulatedClip
 from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
+from vid2phys.tracking.uncertainty.fit_errors import Residuals
 from vid2phys.types import Array, Camera
+
+UNUSED: Any = None
 
 
 class Slider:
@@ -199,3 +202,43 @@ def test_swings_are_scaled_with_the_found_error_model(monkeypatch: pytest.Monkey
     after = before
     assert articulated.calibrate_edges(before, model, shape, renders, 5, progress, config) is before
     assert len(log) == 5
+
+
+def test_shares_of_a_calibration_have_four_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seven frames in three clips, each of which has one image without the body."""
+    quality = {0: np.array([0.3, 0.5, 0.7]), 1: np.array([0.2, 0.9]), 2: np.array([0.1, 0.8])}
+    known = list[ArticulatedClip]()
+    for name, each in quality.items():
+        clip: Any = SimpleNamespace(frames=[name] * len(each), background=0.1 + name / 5.0)
+        known.append(ArticulatedClip(name, clip, UNUSED, np.full((len(each), 2), 0.5)))
+
+    def detect(model: Any, body: Any, here: Any, frames: list[Any], start: Any) -> Any:
+        if len(frames) == 1:
+            return SimpleNamespace(quality=np.array(frames))
+        off = np.array([0.123456, -0.1]) * (1.0 + frames[0])
+        return SimpleNamespace(quality=quality[frames[0]], configurations=SimpleNamespace(configuration=0.5 + off))
+
+    def residuals(body: Any, known: Any, seen: Any) -> Residuals:
+        each = seen.quality
+        nothing = np.zeros((len(each), 1))
+        return Residuals(nothing, nothing, nothing > 0.0, nothing, each, each, np.full(len(each), known.sequence), each)
+
+    monkeypatch.setattr(articulated, "articulated_clips", lambda *_: known)
+    monkeypatch.setattr(articulated, "detect", detect)
+    monkeypatch.setattr(articulated, "_residuals", residuals)
+    monkeypatch.setattr(articulated, "detection_threshold", lambda *_: 0.5)
+    monkeypatch.setattr(articulated, "fit", lambda some, start, config: start)
+    monkeypatch.setattr(articulated, "normalised", lambda some, model, names, config: {})
+    body: Any = SimpleNamespace(names=("a", "b"), prior_std=np.array([0.4, 0.8]))
+    model: Any = SimpleNamespace(view_size=64)
+    found = articulated.calibrate_configurations(model, body, UNUSED)
+    sizes = [0.123456 * (1 + n) for n in (0, 0, 0, 1, 1, 2, 2)] + [0.1 * (1 + n) for n in (0, 0, 0, 1, 1, 2, 2)]
+    assert found.normalised == {
+        "frames": 4.0, "sighted_share": 0.5714, "false_share": 0.3333, "posture_error": round(sum(sizes) / 14.0, 5)
+    }  # fmt: skip
+    assert (found.min_quality, found.still_quality, found.evidence_divisor) == (0.5, 0.5, 1.0)
+    np.testing.assert_allclose(found.mode_std, [0.02, 0.04, 0.003, 0.003])
+    assert found.mode_doubt == (4.0,) * 4
+    assert found.mode_exponent == (0.5,) * 4
+    assert found.correlation_time_s == (0.2,) * 4
+    assert found.contour_correlation_s == (0.2, 0.2)

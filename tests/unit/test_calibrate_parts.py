@@ -23,6 +23,7 @@ from vid2phys.tracking.uncertainty.calibrate import (
     with_contour,
 )
 from vid2phys.tracking.uncertainty.config import UncertaintyConfig
+from vid2phys.tracking.uncertainty.fit_errors import Residuals
 from vid2phys.types import Array
 
 RADIUS_M, FRAMES = 0.2, 3
@@ -223,6 +224,7 @@ def test_evidence_is_summed_over_the_frames_of_a_clip() -> None:
     sequence = np.array([7, 2, 7, 2])
     np.testing.assert_array_equal(_sums(evidence, sequence), [[0.5, -3.75], [4.0, 5.5]])
     assert hypothesis_right_share(evidence, sequence) == 0.5
+    assert hypothesis_right_share(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), np.arange(3)) == 0.3333
     values = np.array([[1000.0, 1001.0, 999.0], [-2000.0, -2000.0, -2000.0]])
     expected = [1001.0 + np.log(1.0 + np.exp(-1.0) + np.exp(-2.0)), -2000.0 + np.log(3.0)]
     np.testing.assert_allclose(_log_sum_exp(values), expected, rtol=1e-12)
@@ -249,6 +251,30 @@ def test_a_divisor_has_the_greatest_likelihood_of_all_that_are_tried(seed: int) 
     hopeless = np.tile([[0.0, 9e3]], (15, 1))
     assert evidence_divisor(hopeless, np.arange(15)) == pytest.approx(200.0)
     assert evidence_divisor(hopeless[:, :1], np.arange(15)) == 1.0
+
+
+def test_shares_of_a_calibration_have_four_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seven frames and of six searches; a quality at a threshold is above it."""
+    quality, empty = np.array([0.1, 0.5, 0.6, 0.7, 0.73, 0.8, 0.9]), np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.71])
+    nothing = np.zeros((7, 1))
+    data = Residuals(
+        nothing, nothing, nothing > 0.0, nothing, np.full(7, 50.0), quality, np.array([0, 0, 0, 1, 1, 2, 2]), quality
+    )
+    found = calibrate.HeldOutDetections(data, quality, empty, np.tile([1.0, 0.0], (7, 1)))
+    monkeypatch.setattr(calibrate, "measure", lambda *_, **__: found)
+    monkeypatch.setattr(calibrate, "detection_threshold", lambda *_: 0.5)
+    monkeypatch.setattr(calibrate, "fit", lambda some, start, config: start)
+    monkeypatch.setattr(calibrate, "normalised", lambda some, model, config: {})
+    unused: Any = None
+    model = calibrate.calibrate(unused, unused, config=UncertaintyConfig(false_share=0.2))
+    assert model.min_quality == 0.5
+    assert model.still_quality == 0.5, "0.42 is below that of any detection"
+    shares = {"frames": 6.0, "sighted_share": 0.8571, "still_sighted_share": 0.8571, "false_still_share": 0.1667}
+    assert model.normalised == shares | {"branch_right_share": 1.0}
+    strict = calibrate.calibrate(unused, unused, config=UncertaintyConfig(false_share=0.0))
+    assert strict.still_quality == pytest.approx(0.73)
+    assert strict.normalised["false_still_share"] == 0.0
+    assert strict.normalised["still_sighted_share"] == pytest.approx((quality >= strict.still_quality).mean(), abs=5e-5)
 
 
 def test_halves_are_pooled_by_their_mean_squares() -> None:
