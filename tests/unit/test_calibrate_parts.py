@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vid2phys.engine.virtual_camera import make_view, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.uncertainty import alignment_errors, calibrate, contour_errors
@@ -24,7 +25,7 @@ from vid2phys.tracking.uncertainty.calibrate import (
 )
 from vid2phys.tracking.uncertainty.config import UncertaintyConfig
 from vid2phys.tracking.uncertainty.fit_errors import Residuals
-from vid2phys.types import Array
+from vid2phys.types import Array, Camera
 
 RADIUS_M, FRAMES = 0.2, 3
 PLACES = np.array([[0.1, -0.2, 1.5], [0.2, 0.0, 2.0], [-0.3, 0.1, 1.2]])
@@ -311,3 +312,29 @@ def test_factors_are_judged_by_the_other_half(trimmed: bool, monkeypatch: pytest
     ]  # fmt: skip
     few = errors.of_appearances(np.arange(4))
     assert with_contour(before, few, ("p", "q"), config=CONFIG) is before
+
+
+@pytest.mark.parametrize(("size", "truth_wins"), [(0.9, True), (1.1, False)])
+def test_points_far_off_count_as_a_tenth_of_the_view_for_the_labels(size: float, truth_wins: bool) -> None:
+    """By the true labels two points are off by `size` of the limit together; by the others one more is far off."""
+    camera = Camera(np.array([[300.0, 0.0, 160.0], [0.0, 300.0, 120.0], [0.0, 0.0, 1.0]]), 320, 240)
+    view = make_view(camera, np.zeros(2), 0.2, 80)
+    step = size * 0.1 * 80 / 4.0
+    places = np.array([[20.0, 20.0], [60.0, 20.0], [40.0, 60.0], [40.0, 60.0 + 2.0 * step]])
+    bearings = view_to_bearings(view, places)[0]
+    points = np.column_stack([bearings, np.ones(4)])
+    pair = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
+    seen_px = places[[0, 1, 3, 2]]
+    seen_px[0] = [0.0, 900.0]  # far under each label; the second is right by the truth and far by the pair
+    model: Any = SimpleNamespace(points_body=points, permutation=pair)
+    clip: Any = SimpleNamespace(
+        rotation=np.eye(3)[None], translation=np.zeros((1, 3)), cameras=[camera], clock_s=np.zeros(1)
+    )
+    seen: Any = SimpleNamespace(
+        views=[view], bearings=view_to_bearings(view, seen_px)[0][None], raw_px=np.tile(np.eye(2), (1, 4, 1, 1)),
+        inside=np.ones((1, 4), dtype=bool), angular_radius=np.array([0.1]), diameter_px=np.array([60.0]),
+        quality=np.ones((1, 1)),
+    )  # fmt: skip
+    found = calibrate._residuals(model, clip, seen, 1)
+    labelled = seen_px if truth_wins else seen_px[[1, 0, 3, 2]]
+    np.testing.assert_allclose(found.error[0], labelled - places, atol=1e-6)

@@ -31,6 +31,7 @@ from vid2phys.tracking.uncertainty.single_images import (
     _median,
     _Truth,
     evaluate_images,
+    projected,
 )
 from vid2phys.types import Array, Mesh
 
@@ -401,6 +402,17 @@ def test_only_configurations_of_articulated_bodies_move_points() -> None:
     assert (rigid.main_error, posable.main_error) == ("rotation_deg", "points_mm")
     assert (rigid.across, posable.across) == ("body", "workspace")
     assert (rigid.radius_m, posable.radius_m) == (RADIUS_M, 0.4)
+
+
+def test_vertices_are_projected_with_their_depths() -> None:
+    for one, configuration, way in ((subject(), None, 0.0), (subject(body=Arm()), np.array([0.3, 2.0]), 0.3)):
+        for n in range(3):
+            vertices = SQUARE.vertices + way * np.eye(3)[0]
+            got, depth = projected(one, pose_of(n), configuration, camera(n))
+            np.testing.assert_allclose(got, pixels(camera(n)[None], pose_of(n)[None], vertices[None])[0])
+            expected = [(pose_of(n)[:3, :3] @ vertex + pose_of(n)[:3, 3])[2] for vertex in vertices]
+            np.testing.assert_allclose(depth, expected)
+    assert _contrast(np.zeros((8, 8, 3), np.uint8), np.zeros((8, 8), dtype=bool), 0.1) == 0.0
 
 
 def test_points_beside_the_image_are_compared_with_its_border() -> None:
