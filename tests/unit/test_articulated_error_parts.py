@@ -242,3 +242,32 @@ def test_shares_of_a_calibration_have_four_digits(monkeypatch: pytest.MonkeyPatc
     assert found.mode_exponent == (0.5,) * 4
     assert found.correlation_time_s == (0.2,) * 4
     assert found.contour_correlation_s == (0.2, 0.2)
+
+
+def test_cameras_of_a_validation_are_those_of_the_smaller_images() -> None:
+    """Renders of 60 px shown with 24 px: the corner of a pixel stays the same share of the image."""
+    K = np.array([[70.0, 1.0, 28.0], [0.0, 75.0, 31.0], [0.0, 0.0, 1.0]])
+    item = {"image": torch.zeros(24, 24, 3), "points_px": torch.ones(2, 2), "visible": torch.tensor([True, False])}
+
+    class Stream:
+        settings = SimpleNamespace(view_size=24)
+
+        def __getitem__(self, key: Any) -> Any:
+            return item
+
+        def primal(self, index: int) -> Any:
+            return SimpleNamespace(radiance=np.zeros((60, 50, 4)), K=K, view_from_body=(1.0 + index) * np.eye(4))
+
+    stream: Any = Stream()
+    configurations = np.arange(12.0).reshape(6, 2)
+    body: Any = Slider()
+    found = ConfigurationValidation.prepare(stream, np.array([4, 1]), body, configurations)
+    np.testing.assert_array_equal(found.configurations, configurations[[4, 1]])
+    np.testing.assert_array_equal(found.view_from_body, [5.0 * np.eye(4), 2.0 * np.eye(4)])
+    for point in ([0.1, -0.2, 1.5], [-0.3, 0.1, 0.8]):
+        large, small = K @ point, found.K[1] @ point
+        assert small[2] == pytest.approx(point[2])
+        shares = (large[:2] / large[2] + 0.5) / 60.0
+        np.testing.assert_allclose((small[:2] / small[2] + 0.5) / 24.0, shares)
+    assert found.points_px.shape == (2, 2, 2)
+    assert found.visible.tolist() == [[True, False]] * 2
