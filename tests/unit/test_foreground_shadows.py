@@ -58,10 +58,15 @@ def test_the_shadow_of_a_body_says_that_the_body_is_darker(fall: list[np.ndarray
     assert in_shadow(ratio, 16) < -2.0
 
 
-def test_few_or_coloured_pixels_say_nothing_of_shadows() -> None:
+def test_coloured_pixels_say_nothing_of_shadows() -> None:
     grey = np.full((DEFAULTS.shadow_pixels, 3), int(0.8 * _SAME), np.uint8)
     assert _darkest_shadow(grey, DEFAULTS) == pytest.approx(0.8 * DEFAULTS.at_contact, abs=0.01)
-    assert _darkest_shadow(grey[1:], DEFAULTS) == DEFAULTS.darkest_shadow
     coloured = grey + np.array([0, 20, 0], np.uint8)
     assert _darkest_shadow(coloured, DEFAULTS) == DEFAULTS.darkest_shadow
-    assert _darkest_shadow(np.zeros((0, 3), np.uint8), DEFAULTS) == DEFAULTS.darkest_shadow
+    assert _darkest_shadow(np.concatenate([coloured, grey[1:]]), DEFAULTS) == DEFAULTS.darkest_shadow
+
+
+def test_a_body_beside_which_nothing_changes_casts_no_shadow() -> None:
+    grey = np.full((DEFAULTS.shadow_pixels - 1, 3), int(0.8 * _SAME), np.uint8)
+    assert _darkest_shadow(grey, DEFAULTS) == np.inf
+    assert _darkest_shadow(np.zeros((0, 3), np.uint8), DEFAULTS) == np.inf
