@@ -238,8 +238,8 @@ def _relative(colors: Image, background: Image) -> Image:
 def _darkest_shadow(changed: Image, config: ForegroundConfig) -> float:
     """Return the least brightness in a shadow, from relative colours [N, 3] of what changes beside the body.
 
-    A dark body passes for a shadow, where the clip's shadows may be of any darkness. Where hardly anything changes beside
-    the body, it casts none.
+    A dark body passes for a shadow, where the clip's shadows may be of any darkness. Where hardly anything changes
+    beside it, it casts none.
     """
     if len(changed) < config.shadow_pixels:
         return np.inf
