@@ -100,10 +100,11 @@ def chosen(matches: dict[str, float | InputError], sure: str = "") -> Any:
     return _best_supported(places, tracked, lambda one: one.name == sure).name  # type: ignore[attr-defined]
 
 
-def test_the_track_without_a_doubt_counts_and_else_the_better_match() -> None:
+def test_the_better_match_counts_and_no_other_place_is_tried_where_it_has_no_doubt() -> None:
     failure = InputError("nothing moves", "a body", "film it")
     assert chosen({"anywhere": 2.0, "here": 5.0}, sure="anywhere") == "anywhere"
-    assert chosen({"anywhere": 6.0, "here": 5.0}, sure="here") == "here"
+    assert chosen({"anywhere": 5.0, "here": 6.0}, sure="here") == "here"
+    assert chosen({"anywhere": 6.0, "here": 5.0}, sure="here") == "anywhere", "a thing at rest may look like the mesh"
     assert chosen({"anywhere": 3.0, "here": 2.0}) == "anywhere"
     assert chosen({"anywhere": 3.0, "here": 4.0}) == "here"
     assert chosen({"anywhere": failure, "here": 1.0}) == "here"

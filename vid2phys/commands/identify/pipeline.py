@@ -269,9 +269,10 @@ def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
 def _best_supported(
     places: Iterable[Hint | None], tracked: Callable[[Hint | None], Track], is_sure: Callable[[Track], bool]
 ) -> Track:
-    """Return the first track without a doubt, else the one that the images support best.
+    """Return the track that the images support best; a further place is tried only where that has a doubt.
 
-    tracked: returns the track of a body at a place. Raises its first InputError where no place has a track.
+    A thing at rest may look like the mesh: such a track has no doubt, but less support than one of the body. tracked:
+    returns the track of a body at a place. Raises its first InputError where no place has a track.
     """
     found: list[Track] = []
     failures: list[InputError] = []
@@ -281,7 +282,7 @@ def _best_supported(
         except InputError as error:
             failures.append(error)
             continue
-        if is_sure(found[-1]):
+        if found[-1].image_match >= max(each.image_match for each in found) and is_sure(found[-1]):
             return found[-1]
     if not found:
         raise failures[0]
