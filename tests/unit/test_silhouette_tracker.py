@@ -355,20 +355,19 @@ def test_a_clip_is_taught_followed_and_followed_again() -> None:
     tracker = world.tracker(stretch=4)
     tracker.progress, tracker.first = shares.append, lambda i, at: first.append((i, float(at[0])))
     learned = list[list[int]]()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vid2phys.tracking.articulated.silhouette_tracker.Foreground.of", lambda frames: None)
-        vars(tracker)["_teach"] = lambda *_: {2: [fit_at(0.1, 60.0, overlap=0.9)], 6: [fit_at(0.3, 90.0, overlap=0.7)]}
-        vars(tracker)["_learn"] = lambda fits: learned.append(list(fits))
-        vars(tracker)["_searched"] = lambda rows: {i: Seen(world, i).detect() for i in rows}
-        found = tracker.run()
-        assert angles(found) == [round(0.05 * k, 6) for k in range(9)]
-        assert shares == [0.3, 0.5, 0.65, 0.85, 0.95]
-        assert first == [(6, pytest.approx(0.3))]
-        assert learned == [list(range(9))]
-        assert calls(world, "searched") == [0, 4, 8]
-        vars(tracker)["_teach"] = lambda *_: {}
-        assert tracker.run() == [None] * 9
-        assert tracker.searched_anchors(3) == {}
+    vars(tracker)["_begin"] = lambda: None
+    vars(tracker)["_teach"] = lambda *_: {2: [fit_at(0.1, 60.0, overlap=0.9)], 6: [fit_at(0.3, 90.0, overlap=0.7)]}
+    vars(tracker)["_learn"] = lambda fits: learned.append(list(fits))
+    vars(tracker)["_searched"] = lambda rows: {i: Seen(world, i).detect() for i in rows}
+    found = tracker.run()
+    assert angles(found) == [round(0.05 * k, 6) for k in range(9)]
+    assert shares == [0.3, 0.5, 0.65, 0.85, 0.95]
+    assert first == [(6, pytest.approx(0.3))]
+    assert learned == [list(range(9))]
+    assert calls(world, "searched") == [0, 4, 8]
+    vars(tracker)["_teach"] = lambda *_: {}
+    assert tracker.run() == [None] * 9
+    assert tracker.searched_anchors(3) == {}
 
 
 def test_jumps_are_named_and_counted() -> None:

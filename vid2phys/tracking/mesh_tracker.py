@@ -464,7 +464,8 @@ class MeshTracker:
         return list(in_processes(fits, range(len(found))))
 
     def begin(self) -> None:
-        """Learn the background, before any pose is known."""
+        """Learn the background, before any pose is known; draw the mesh, once for all processes."""
+        _ = self.silhouettes, self.solid
         self.foreground = Foreground.of(self.frames, () if self.hinted is None else (self.hinted.row,))
         if self.texture is not None:
             self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])

@@ -241,6 +241,10 @@ class ConfigurationSearch:
         shape = (0, -(-int(np.prod(self.coarse.shape)) // 8))
         return np.array(kept).reshape(-1, len(self.body.rest)), np.array(masks, np.uint8).reshape(-1, shape[1])
 
+    def draw(self) -> None:
+        """Draw what all frames share: the silhouettes of the search, and the parts that never move."""
+        _ = self._drawn, self.fine, self.static
+
     def propose(self, log_ratio: NDArray[np.float32]) -> Array:
         """Return configurations [N, D] whose silhouettes explain a frame's foreground [H, W], the best first."""
         config, rng = self.config, np.random.default_rng(0)

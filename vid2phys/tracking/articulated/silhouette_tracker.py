@@ -263,7 +263,7 @@ class SilhouetteTracker:
 
     def run(self) -> list[Fit | None]:
         """Return the fit of each frame, None where the body is lost."""
-        self.foreground = Foreground.of(self.frames)
+        self._begin()
         anchors = self._teach()
         if not anchors:
             return [None] * len(self.frames)
@@ -284,8 +284,14 @@ class SilhouetteTracker:
 
     def searched_anchors(self, count: int) -> dict[int, list[Fit]]:
         """Return the fits of some frames that are searched by themselves, by frame; empty where the body is lost."""
-        self.foreground = Foreground.of(self.frames)
+        self._begin()
         return self._teach(count)
+
+    def _begin(self) -> None:
+        """Learn the background, before anything is found; draw configurations, once for all processes."""
+        self.foreground = Foreground.of(self.frames)
+        self.search.draw()
+        _ = self.solid
 
     def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
         """Return frames to search: in each stretch of the clip the one that is explained worst."""
