@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,24 +151,36 @@ def test_threads_take_the_place_of_processes_where_these_are_not_safe(
     assert set(in_processes(lambda i: os.getpid(), range(5))) == {os.getpid()}
 
 
+_INTERRUPTED = """
+import multiprocessing, os, pathlib, signal, sys, time
+from vid2phys.engine.parallel import in_processes
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+here, ready = os.getpid(), pathlib.Path(sys.argv[1])
+
+def work(i):
+    os.kill(os.getpid(), signal.SIGINT)  # a terminal sends it to all processes
+    while i == 3 and not ready.is_file():
+        time.sleep(0.01)
+    if i == 3:
+        os.kill(here, signal.SIGINT)
+        time.sleep(60.0)
+    return i
+
+def read():
+    for _ in in_processes(work, range(9)):
+        ready.touch()  # all processes run
+
+try:
+    read()
+except KeyboardInterrupt:
+    print("interrupted", len(multiprocessing.active_children()))
+"""
+
+
 @pytest.mark.usefixtures("two_processes")
-def test_an_interruption_ends_all_processes_without_a_word(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    here, ready = os.getpid(), tmp_path / "ready"
-
-    def work(i: int) -> int:
-        os.kill(os.getpid(), signal.SIGINT)  # a terminal sends it to all processes
-        while i == 3 and not ready.is_file():
-            time.sleep(0.01)
-        if i == 3:
-            os.kill(here, signal.SIGINT)
-            time.sleep(60.0)
-        return i
-
-    def read() -> None:
-        for _ in in_processes(work, range(9)):
-            ready.touch()  # all processes run
-
-    with pytest.raises(KeyboardInterrupt):
-        read()
-    assert not multiprocessing.active_children()
-    assert capfd.readouterr().err == ""
+def test_an_interruption_ends_all_processes_without_a_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path / "ready")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50.0, check=True)
+    assert ended.stdout.split() == ["interrupted", "0"]
+    assert ended.stderr == ""
