@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.unit.test_gap_filling import POINTS, Detector, Named
+from tests.unit import test_gap_filling
+from tests.unit.test_gap_filling import Detector, Named
 from tests.unit.test_temporal_outlier_parts import RATE, TIMES_S, X, clip, on_line
 from vid2phys.engine.pnp import known_pose
-from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking import temporal_outliers
 from vid2phys.tracking.gap_filling import GapConfig, _between, filled
@@ -30,12 +29,7 @@ def steady(times_s: Array, rate_rad_s: float) -> Pose:
 
 
 def track_of(times_s: Array, lost: list[int], rate_rad_s: float) -> Track:
-    tracked = ~np.isin(np.arange(len(times_s)), lost)
-    nothing = Track.of_nothing(times_s, POINTS, Calibration(), np.zeros(1))
-    rows = np.flatnonzero(tracked)
-    found = known_pose(steady(times_s[rows], rate_rad_s))
-    found = replace(found, inliers=np.ones((len(rows), len(POINTS)), dtype=bool))
-    return replace(nothing, tracked=tracked, poses=nothing.poses.with_rows(rows, found))
+    return test_gap_filling.track_of(times_s, steady(times_s, rate_rad_s), lost)
 
 
 @pytest.mark.parametrize("lost", [[0, 1], [4, 5], [0, 5]])

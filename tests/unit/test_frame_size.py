@@ -17,7 +17,8 @@ from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking import frame_size
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import smaller
-from vid2phys.tracking.frame_size import at_own_size, foreground_of, is_large, reduction_of
+from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.frame_size import at_own_size, is_large, reduction_of
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import HintedRow
@@ -148,7 +149,7 @@ def test_fits_are_refined_in_the_frames_themselves(filmed: tuple[Clip, Pose]) ->
     ]
     assert np.abs(bearing[0] - bearing[1][1:]).mean() < 0.002, "0.006 before"
     assert all(fit.contour is not None and (fit.nats, fit.overlap) == (7.0, 0.9) for fit in fits)
-    foreground = foreground_of(frames, LARGE, solid, {i + 1: fit.pose for i, fit in enumerate(fits)})
+    foreground = Foreground.of(frames).learned_from({i + 1: fit.pose for i, fit in enumerate(fits)}, MESH, LARGE)
     assert foreground.body is not None
     assert foreground.background.shape == (LARGE.height, LARGE.width, 3)
 

@@ -9,19 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.test_full_model import parameters, solution
+from tests.unit.test_full_model import Measured, parameters, solution
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import full_model
 from vid2phys.solvers.full_model import _defect, _is_final, corrected, full_states
 from vid2phys.types import Array
 
 UNUSED: Any = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    configuration: Array
-    measured: Array
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,10 +35,15 @@ def poses_at(times_s: Array, rate: Array = RATE) -> Pose:
 
 def track(rate: Array = RATE) -> Track:
     """The motion, lost at the start, in two frames, in one frame, and at the end."""
-    tracked = ~np.isin(np.arange(len(TIMES_S)), LOST)
-    nothing = Track.of_nothing(TIMES_S, POINTS, Calibration(), np.zeros(1))
+    return track_of(TIMES_S, poses_at(TIMES_S, rate), LOST)
+
+
+def track_of(times_s: Array, poses: Pose, lost: Sequence[int] | NDArray[np.int64]) -> Track:
+    """A track with known poses [T], lost in some frames."""
+    tracked = ~np.isin(np.arange(len(times_s)), lost)
+    nothing = Track.of_nothing(times_s, POINTS, Calibration(), np.zeros(1))
     rows = np.flatnonzero(tracked)
-    found = known_pose(poses_at(TIMES_S[rows], rate))
+    found = known_pose(poses[rows])
     found = replace(found, inliers=np.ones((len(rows), len(POINTS)), dtype=bool))
     return replace(nothing, tracked=tracked, poses=nothing.poses.with_rows(rows, found))
 

@@ -19,10 +19,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.types import Array
+from vid2phys.types import Array, Camera, Mesh
 
 _LEVELS = 256
 _BINS = 16  # bins of a colour histogram in each channel
@@ -187,6 +189,12 @@ class Foreground:
         density = color_density(changed, 0.0) + np.log(max(share, 1e-9))
         darkest = _darkest_shadow(changed, config) if self.is_dark else self.darkest_shadow
         return replace(self, background=background, noise=noise, body=body, changed=density, darkest_shadow=darkest)
+
+    def learned_from(self, poses: Mapping[int, Pose], mesh: Mesh, camera: Camera) -> Foreground:
+        """Return the model after a mesh was found at poses camera_from_body, by frame; see `learned`."""
+        known = [i for i in self.rows.tolist() if i in poses]
+        shown = {i: silhouette_of(poses[i].apply(mesh.vertices), mesh.faces, camera) for i in known}
+        return self.learned({i: place for i, place in shown.items() if place is not None})
 
     def log_ratio(self, frame: Image) -> NDArray[np.float32]:
         """Return the log-likelihood ratio [H, W] of body and scene for the pixels of a frame, nats."""

@@ -6,20 +6,16 @@ Limits: a body that is small in the reduced frames is tracked in the frames them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vid2phys.engine.parallel import in_processes
-from vid2phys.geometry import Pose
 from vid2phys.tracking.background import Indexed
-from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
-from vid2phys.tracking.foreground import Foreground, Silhouette
-from vid2phys.tracking.silhouette_fit import Fit, SilhouetteFitConfig
+from vid2phys.tracking.silhouette_fit import Fit, contour_near
 from vid2phys.types import Camera
 
 _SIDE_PX = 720.0  # geometric mean of the sides of frames that are not reduced: half of it is between 640 x 480 and HD
@@ -41,26 +37,12 @@ def is_large(found: Sequence[Fit | None], camera: Camera, radius_m: float) -> bo
 
 def at_own_size(frames: Indexed, camera: Camera, solid: Solid, found: Sequence[Fit | None]) -> list[Fit | None]:
     """Return the fits of all frames as the contour cue refines them in the frames themselves."""
-    config = SilhouetteFitConfig()
-    prior = np.diag(np.array(config.contour_std) ** -2.0)
 
     def fitted(i: int) -> Fit | None:
         fit = found[i]
         if fit is None:
             return None
-        contour = fit_contour(frames[i], camera, solid, fit.pose, prior=prior, config=config.contour_config)
+        contour = contour_near(frames[i], camera, solid, fit.pose)
         return fit if contour is None else replace(fit, pose=contour.pose, contour=contour)
 
     return list(in_processes(fitted, range(len(found))))
-
-
-def foreground_of(frames: Indexed, camera: Camera, solid: Solid, poses: Mapping[int, Pose]) -> Foreground:
-    """Return the colours of body and scene in the frames themselves; poses: camera_from_body by frame."""
-    foreground, shown = Foreground.of(frames), dict[int, Silhouette]()
-    for i in foreground.rows.tolist():
-        if i not in poses:
-            continue
-        mask = silhouette_of(poses[i].apply(solid.mesh.vertices), solid.mesh.faces, camera)
-        if mask is not None:
-            shown[i] = mask
-    return foreground.learned(shown)

@@ -160,14 +160,9 @@ class HingeImages:
     @staticmethod
     def of(frames: Indexed, camera: Camera, mesh: Mesh, track: Track, config: HingeTrackerConfig) -> HingeImages:
         """Learn the foreground from the silhouettes of a free track, which are right where its poses are not."""
-        foreground = Foreground.of(frames)
-        masks = {}
-        for i in foreground.rows.tolist():
-            vertices = track.poses.pose[i].apply(mesh.vertices)
-            mask = silhouette_of(vertices, mesh.faces, camera) if track.tracked[i] else None
-            if mask is not None:
-                masks[i] = mask
-        return HingeImages(frames, camera, Solid.of(mesh), foreground.learned(masks), config)
+        poses = {int(i): track.poses.pose[i] for i in np.flatnonzero(track.tracked)}
+        foreground = Foreground.of(frames).learned_from(poses, mesh, camera)
+        return HingeImages(frames, camera, Solid.of(mesh), foreground, config)
 
     def halved(self, track: Track) -> HingeImages:
         """Return images of half the size where the body of a track is large; the same ones where it is small."""

@@ -41,7 +41,7 @@ from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.foreground import Foreground, Silhouette
-from vid2phys.tracking.frame_size import at_own_size, foreground_of, is_large, reduction_of
+from vid2phys.tracking.frame_size import at_own_size, is_large, reduction_of
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import (
@@ -413,7 +413,7 @@ class MeshTracker:
         if self.small is not None:
             if self.small.refined_by_surfaces(poses) is None:
                 return None
-            self.foreground = foreground_of(self.frames, self.camera, self.solid, poses)
+            self.foreground = Foreground.of(self.frames).learned_from(poses, self.mesh, self.camera)
         return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
 
     def reduced(self, by: int) -> MeshTracker:

@@ -150,11 +150,7 @@ class FrameForeground:
 
     def fitted(self, start: Fit) -> Fit | None:
         """Return the fit that the contour cue finds from a judged start, or the start where its evidence is better."""
-        config = self.config
-        prior = np.diag(np.array(config.contour_std) ** -2.0)
-        contour = fit_contour(
-            self.frame, self.camera, self.solid, start.pose, prior=prior, config=config.contour_config
-        )
+        contour = contour_near(self.frame, self.camera, self.solid, start.pose, self.config)
         found = [replace(start, contour=contour)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))
@@ -175,6 +171,14 @@ class FrameForeground:
         center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
         edges = Evidence(self.frame, self.camera, self.solid, center, float(radius), False).edges(vertices, drawing)
         return Fit(pose, nats + edges, overlap, contour)
+
+
+def contour_near(
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, pose: Pose, config: SilhouetteFitConfig = DEFAULTS
+) -> Contour | None:
+    """Return the fit of the contour cue near a pose; None where too few lines across the contour find the edge."""
+    prior = np.diag(np.array(config.contour_std) ** -2.0)
+    return fit_contour(frame, camera, solid, pose, prior=prior, config=config.contour_config)
 
 
 def detect(silhouettes: Silhouettes, seen: FrameForeground, most: int = 4) -> list[Fit]:
