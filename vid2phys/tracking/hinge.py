@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.parallel import in_processes
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.indices import evenly
 from vid2phys.io.faces import face_areas
@@ -302,7 +303,8 @@ class _Images:
         """Return the best refined hinges with different axes, at most `most`. fixed: on their axes of the body."""
         scored = [(self.scored(hinge, rows), hinge) for hinge in hinges]
         scored.sort(key=lambda each: each[0][0])
-        found = [self.refined(hinge, at, rows, fixed) for (_, at), hinge in _distinct(scored, self.config)]
+        distinct = _distinct(scored, self.config)
+        found = list(in_processes(lambda each: self.refined(each[1], each[0][1], rows, fixed), distinct))
         found.sort(key=lambda each: each[0])
         chosen: list[HingeStart] = []
         for _, start in found:

@@ -114,15 +114,15 @@ def track_hinge(
     images = HingeImages.of(frames, camera, mesh, track, config)
     small = images.halved(track)
     some = evenly(len(frames), config.start_frames)
-    tried = [(small.finer(start, some), start) for start in every]
+    finer, by_edges = partial(small.finer, rows=some), partial(small.by_edges, rows=some)
+    found = list(in_processes(finer, every))
     report(0.2)
-    tried.sort(key=lambda each: -each[0].gain)
-    found = [each for each, _ in tried]
-    found += [small.by_edges(start, some) for _, start in tried[: config.by_edges]]
+    best_first = np.argsort([-each.gain for each in found], kind="stable")
+    found += in_processes(by_edges, [every[k] for k in best_first[: config.by_edges]])
     report(0.3)
     best = max(found, key=lambda each: each.gain)
-    for start in rolled_starts(best.start, shape, mesh.vertices):
-        found += [small.finer(start, some), small.by_edges(start, some)]
+    rolled = rolled_starts(best.start, shape, mesh.vertices)
+    found += in_processes(lambda way: way[0](way[1]), [(way, start) for start in rolled for way in (finer, by_edges)])
     best = max(found, key=lambda each: each.gain)
     found += small.squared(best.start, some, axes, shape.center)
     best = max(found, key=lambda each: each.gain)
@@ -194,7 +194,8 @@ class HingeImages:
         if float(np.abs(axes @ start.hinge.axis).max()) > np.cos(self.config.apart_rad):
             return []
         near = snapped(start.hinge, axes, center, HINGE_STARTS)
-        return [self.finer(replace(start, hinge=hinge), rows, self.config.fixed_rounds) for hinge in near]
+        squared = [replace(start, hinge=hinge) for hinge in near]
+        return list(in_processes(partial(self.finer, rows=rows, fixed_rounds=self.config.fixed_rounds), squared))
 
     def finer(self, start: HingeStart, rows: NDArray[np.int64], fixed_rounds: int = 0) -> Candidate:
         """Return the hinge that the surfaces in some frames lead to from a start, and their evidence.
@@ -281,7 +282,7 @@ class HingeImages:
     def _gain(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> float:
         """Return the evidence of the surfaces in some frames for a hinge at angles [n], nats."""
         poses, quick = hinge.poses(angles), partial(cue, gain_only=True)
-        each = in_processes(lambda k: quick(int(rows[k]), poses[k]) or NOTHING, range(len(rows)))
+        each = (quick(int(rows[k]), poses[k]) or NOTHING for k in range(len(rows)))
         return sum(found.gain for found in each)
 
     def _turned(self, hinge: Hinge, angles: Array, rows: NDArray[np.int64], cue: PoseCue) -> Array:
