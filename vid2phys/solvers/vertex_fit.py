@@ -38,6 +38,7 @@ _REACHES, _LAST_REACHES = (0.15, 0.08), (0.06, 0.04, 0.04, 0.04)  # of lines, sh
 _FACTOR = 3.0  # between starts
 _PRIOR_UNITS = 1.5  # standard deviation of starts while the horizon grows
 _STEPS = 3  # of Gauss-Newton for each set of lines
+_LEAST_SHARE = 1e-9  # of the covariance of independent lines
 _LEAST_BLOCKS = 12
 _MOST_SUBSTEPS = 2**12  # between two frames: stiffer bodies take hours
 _FINER, _ALWAYS = 8, 64  # times as many substeps as the given values need, and so many, may be tried
@@ -250,8 +251,9 @@ def robust_covariance(
     degrees = max(1.0, blocks - size)
     scatter = blocks / degrees * scores.T @ scores
     variance = max(1.0, float(np.mean(residuals**2)))
-    covariance = null.covariance @ scatter @ null.covariance
     floor = variance * null.covariance  # of independent lines, which no block may fall below
+    covariance = null.covariance @ scatter @ null.covariance
+    covariance = covariance + _LEAST_SHARE * floor  # scores of all blocks may be zero
     widen = np.sqrt(np.maximum(1.0, np.diagonal(floor) / np.maximum(np.diagonal(covariance), 1e-300)))
     return arrow.Null(covariance * np.outer(widen, widen), null.directions), float(degrees)
 
