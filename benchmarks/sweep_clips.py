@@ -61,6 +61,7 @@ class Cell:
         spin_rad_s: standard deviation of each component of a free flight's spin.
         pitch_deg: by how much the camera of a free flight looks down.
         gravity: of a free flight, m/s^2.
+        air_drag_1_m: of a free flight: deceleration by the air over the square of the speed, 1/m.
         image_px: width and height of the image; the angle of view is the same for all.
         lens_blur_px: standard deviation of the point spread of the lens.
         crf: of the codec; a larger one keeps less.
@@ -81,6 +82,7 @@ class Cell:
     spin_rad_s: float = 3.0
     pitch_deg: float = 0.0
     gravity: float = 9.81
+    air_drag_1_m: float = 0.0
     image_px: tuple[int, int] = (WIDTH, HEIGHT)
     lens_blur_px: float = 0.0
     crf: int = 18
@@ -152,6 +154,7 @@ def _scaled(cell: Cell, body: Body, rng: np.random.Generator) -> tuple[Solid, Mo
         _three(rng.uniform(-1.5, 1.5, 3)),
         _three(rng.normal(0.0, cell.spin_rad_s, 3)),
         gravity=cell.gravity,
+        air_drag_1_m=cell.air_drag_1_m,
     )
 
     def scaled(factor: float) -> tuple[Solid, Motion]:

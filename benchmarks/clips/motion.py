@@ -69,7 +69,7 @@ def continuous(quats: Array) -> Array:
 class Throw:
     """A free body over the floor. position_m, rotvec_rad, velocity_m_s, spin_rad_s (world axes): at time 0.
 
-    gravity: m/s^2.
+    gravity: m/s^2. air_drag_1_m: deceleration by the air over the square of the speed, 1/m.
     """
 
     position_m: Point
@@ -79,6 +79,7 @@ class Throw:
     friction: float = 0.35
     restitution: float = 0.4
     gravity: float = -float(GRAVITY[2])
+    air_drag_1_m: float = 0.0
 
     def solve(self, solid: Solid, duration_s: float) -> Motion:
         """See `Moves.solve`."""
@@ -101,7 +102,8 @@ class Throw:
             },
             "first_contact_s": round(impacts[0]["t"], 4) if impacts else None,
             "impacts_over_0p25_m_s": impacts,
-            "simulation": "own time stepping of 0.1 ms: Newton's restitution, Coulomb friction, no air drag",
+            "simulation": "own time stepping of 0.1 ms: Newton's restitution, Coulomb friction, "
+            + (f"air drag of {self.air_drag_1_m:.3g} 1/m" if self.air_drag_1_m else "no air drag"),
         }
         return Motion(np.arange(steps) * STEP_S, position, quats, facts)
 
@@ -122,7 +124,8 @@ class _FreeBody:
     def step(self, time_s: float) -> None:
         """Advance by one step."""
         before = self.velocity
-        self.velocity = before - STEP_S * np.array([0.0, 0.0, self.throw.gravity])
+        air = self.throw.air_drag_1_m * float(np.linalg.norm(before)) * before
+        self.velocity = before - STEP_S * (air + np.array([0.0, 0.0, self.throw.gravity]))
         contacts = self._contacts()
         mean = 0.5 * (before + self.velocity)
         if len(contacts):

@@ -61,6 +61,15 @@ def test_free_flight_keeps_energy_and_angular_momentum() -> None:
     np.testing.assert_allclose(momentum[1], momentum[0], rtol=2e-3)
 
 
+def test_air_slows_a_fall_to_the_closed_form() -> None:
+    """From rest the speed is v tanh(g t / v), where at v the drag weighs as much as the body."""
+    drag, duration_s = 0.4, 0.6
+    motion = Throw((0.0, 0.0, 3.0), (0.0, 0.0, 0.0), air_drag_1_m=drag).solve(build(_BOX), duration_s)
+    fallen = np.log(np.cosh(np.sqrt(drag * 9.81) * motion.times_s)) / drag
+    np.testing.assert_allclose(motion.position[:, 2], 3.0 - fallen, atol=1e-4)
+    assert fallen[-1] < 0.5 * 9.81 * duration_s**2 - 0.1
+
+
 def test_ball_bounces_to_the_height_of_its_restitution() -> None:
     ball = Body("ball", (0.066,), _PLAIN, 0.06)
     motion = Throw((0.0, 0.0, 0.533), (0.0, 0.0, 0.0), restitution=0.7).solve(build(ball), 0.9)

@@ -72,7 +72,7 @@ def calibrate(
     start = Calibration()
     measured = measure(model, renders, start, seed=seed, progress=progress, config=config)
     quality = detection_threshold(measured.quality, measured.empty_quality, config)
-    still = float(np.clip(np.quantile(measured.empty_quality, 1.0 - config.false_share) + 0.02, quality, 0.9))
+    still = max(quality, min(0.9, float(np.quantile(measured.empty_quality, 1.0 - config.false_share)) + 0.02))
     seen = replace(measured, residuals=measured.residuals[measured.quality >= quality])
     start = replace(start, min_quality=quality, still_quality=still)
     calibration = fit(seen.residuals, start, config)
