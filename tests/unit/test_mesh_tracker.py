@@ -179,30 +179,54 @@ def test_a_fit_that_explains_less_than_before_is_aligned_first() -> None:
 
 def test_a_body_is_followed_from_its_anchor_both_ways() -> None:
     world = World(0.012 * np.arange(7))
-    found = world.tracker()._followed({3: [fit_at(0.036)]})
+    found, agreed = world.tracker()._followed({3: [fit_at(0.036)]})
+    assert agreed.tolist() == [k == 3 for k in range(7)], "each other frame is reached from one side"
     assert [len(set(xs(fits))) for fits in found] == [1] * 7
     assert [xs(fits)[0] for fits in found] == [round(0.012 * k, 6) for k in range(7)]
     assert [len(fits) for fits in found] == [1, 1, 1, 3, 1, 1, 1], "the anchor itself, and as the start of both ways"
     assert not any(call[0] == "searched" for call in world.calls)
-    assert world.tracker()._followed({}) == [[]] * 7
+    found, agreed = world.tracker()._followed({})
+    assert (found, agreed.tolist()) == ([[]] * 7, [False] * 7)
+
+
+def test_both_ways_agree_where_they_lead_to_one_pose() -> None:
+    """The body jumps behind frame 2, where no way follows it: each is right up to there from its own side."""
+    world = World(np.array([0.0, 0.0, 0.0, 0.3, 0.3, 0.3]))
+    anchors = {0: [fit_at(0.0)], 5: [fit_at(0.3)]}
+    _, agreed = world.tracker(max_searches=0)._followed(anchors)
+    assert agreed.tolist() == [True, False, False, False, False, True]
+    _, agreed = World(np.full(6, 0.3)).tracker()._followed({0: [fit_at(0.3)], 5: [fit_at(0.3)]})
+    assert agreed.tolist() == [True] * 6
+
+
+def test_nothing_is_tried_in_frames_that_are_settled() -> None:
+    """A settled motion goes on in the next frame, from the settled pose."""
+    world = World(0.012 * np.arange(7))
+    settled = {k: fit_at(0.012 * k) for k in (2, 3, 4)}
+    found, agreed = world.tracker()._followed({}, settled)
+    assert [xs(fits)[0] for fits in found] == [round(0.012 * k, 6) for k in range(7)]
+    assert [len(fits) for fits in found] == [1, 1, 2, 2, 2, 1, 1]
+    assert agreed.tolist() == [False, False, True, True, True, False, False]
+    assert {call[1] for call in world.calls} == {0, 1, 5, 6}
+    assert ("fitted", 5, pytest.approx(0.06, abs=1e-4)) in world.calls, "as the settled frames move"
 
 
 def test_a_body_that_jumps_is_searched_a_few_times() -> None:
     places = np.array([0.0, 0.0, 0.3, 0.3, 0.6, 0.9, 1.2])
     world = World(places)
-    found = list(world.tracker()._follow(range(7), {0: [fit_at(0.0)]}))
+    found = list(world.tracker()._follow(range(7), {0: [fit_at(0.0)]}, {}))
     assert [min(abs(fit.pose.translation[0] - x) for fit in fits) for fits, x in zip(found, places, strict=True)] == [
         0.0
     ] * 7
     assert [call[1] for call in world.calls if call[0] == "searched"] == [2, 4, 5, 6]
     world = World(places)
-    found = list(world.tracker(max_searches=2)._follow(range(7), {0: [fit_at(0.0)]}))
+    found = list(world.tracker(max_searches=2)._follow(range(7), {0: [fit_at(0.0)]}, {}))
     assert [call[1] for call in world.calls if call[0] == "searched"] == [2, 4]
     world = World(places)
-    list(world.tracker()._follow(range(7), {0: [fit_at(0.0)], 4: [fit_at(0.6)]}))
+    list(world.tracker()._follow(range(7), {0: [fit_at(0.0)], 4: [fit_at(0.6)]}, {}))
     assert [call[1] for call in world.calls if call[0] == "searched"] == [2, 5, 6], "an anchor is a search"
     hidden = World(np.zeros(4), lost=(1, 2))
-    assert [len(fits) for fits in hidden.tracker()._follow(range(4), {0: [fit_at(0.0)]})] == [1, 0, 0, 0]
+    assert [len(fits) for fits in hidden.tracker()._follow(range(4), {0: [fit_at(0.0)]}, {})] == [1, 0, 0, 0]
     assert [call[1] for call in hidden.calls if call[0] == "searched"] == [1], "of a lost body nothing is followed"
 
 
@@ -212,7 +236,7 @@ def test_a_search_finds_evidence_as_old_as_that_of_the_others() -> None:
     tracker, seen = world.tracker(memory=0.5), list[list[Hypothesis]]()
     choose = tracker._distinct
     vars(tracker)["_distinct"] = lambda some: seen.append(some) or choose(some)  # type: ignore[func-returns-value]
-    list(tracker._follow(range(3), {0: [fit_at(0.0)]}))
+    list(tracker._follow(range(3), {0: [fit_at(0.0)]}, {}))
     assert [h.evidence for h in seen[0]] == [99.0]
     assert [h.evidence for h in seen[1]] == [0.5 * 99.0 + 100.0]
     on, fresh = seen[2]
@@ -248,11 +272,26 @@ def test_fits_are_one_up_to_the_symmetry_of_the_body() -> None:
     assert are(tracker._distinct_fits(fits), [fits[0], fits[2]])
 
 
-def test_the_worst_frame_of_each_stretch_is_searched_again() -> None:
+def test_the_worst_frame_in_which_both_ways_differ_is_searched_again() -> None:
     tracker = World(np.zeros(1)).tracker(stretch=3)
     found = [fit_at(0.0, nats) for nats in (5.0, 4.0, 6.0, 3.0, 9.0, 9.0, 8.0)]
-    assert tracker._weakest([*found, None]) == [1, 3, 7]
-    assert tracker._weakest(found) == [1, 3, 6]
+    assert tracker._weakest([*found, None], np.zeros(8, dtype=bool)) == [1, 3, 7]
+    assert tracker._weakest(found, np.zeros(7, dtype=bool)) == [1, 3, 6]
+    assert tracker._weakest(found, np.arange(7) < 2) == [2, 3, 6], "in the others they agree"
+    assert tracker._weakest(found, np.arange(7) < 6) == [6]
+    assert tracker._weakest(found, np.ones(7, dtype=bool)) == []
+
+
+def test_stretches_in_which_both_ways_agree_are_fitted_again() -> None:
+    world = World(0.01 * np.arange(7), lost=(1,))
+    tracker = world.tracker(stretch=3)
+    found: list[Fit | None] = [fit_at(0.01 * k + 0.002) for k in range(7)]
+    found[4] = None
+    agreed = np.array([True, True, True, True, True, True, False])
+    again = tracker._fitted_again(found, agreed)
+    assert dict(zip(again, xs(list(again.values())), strict=True)) == {0: 0.0, 2: 0.02, 3: 0.03, 5: 0.05}
+    agreed[1] = False
+    assert list(tracker._fitted_again(found, agreed)) == [3, 5]
 
 
 def test_frames_where_the_path_jumps_are_fitted_from_both_sides() -> None:
@@ -434,7 +473,8 @@ def test_a_clip_is_taught_followed_and_followed_again() -> None:
     assert shares == [0.3, 0.5, 0.7]
     assert first == [(6, pytest.approx(0.072))]
     assert learned == [list(range(9))]
-    assert [call[1] for call in world.calls if call[0] == "searched"] == [0, 4, 8]
+    searched = [call[1] for call in world.calls if call[0] == "searched"]
+    assert searched == [0, 7, 8], "both ways reach the frames between the anchors alone"
     np.testing.assert_array_equal(tracker.evidence, np.zeros(len(SHAPE.rotations)))
     vars(tracker)["_teach"] = dict
     assert tracker.run() == [None] * 9

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.parallel import in_processes
 from vid2phys.engine.system import System
 from vid2phys.geometry import Array, Pose, matrix_from_quat
 from vid2phys.io.video import VideoWriter
@@ -42,6 +43,19 @@ class Inset:
     top: int
     side: int
     across: float
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of the mesh in one frame, as shares of pixels in [0, 1]: in a part of the panel, and in the inset.
+
+    top, left: first row and column of that part. None: nothing of the mesh is there.
+    """
+
+    top: int
+    left: int
+    panel: Array | None
+    inset: Array | None
 
 
 def write_overlay(
@@ -81,13 +95,14 @@ def write_overlay(
     axes = _axes(camera, mesh, positions, quats)
     fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0
     height, width = scene.panel
+    lines_of = in_processes(lambda i: _lines(scene, view(i), axes[i]), range(len(states)))
     with VideoWriter(path, 2 * width + _GAP_PX, height, fps) as video:
-        for index, frame in enumerate(clip.frames):
+        for index, (frame, lines) in enumerate(zip(clip.frames, lines_of, strict=True)):
             time_s = float(clip.times_s[index])
             before = (clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)
             trail = project_vertices(camera.at(index), positions[before]).pixels
             label = f"frame {index}   {time_s:.2f} s"
-            drawn = draw_frame(scene, frame, view(index), axes[index], trail, bool(lost[index]), label)
+            drawn = draw_frame(scene, frame, lines, axes[index], trail, bool(lost[index]), label)
             video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
@@ -116,12 +131,12 @@ def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int
     scene = _scene(clip, camera, mesh, [bounds(view)], axes[:1])
     (frame,) = clip.frames.at([index])
     label = f"frame {index}   {float(clip.times_s[index]):.2f} s"
-    drawn = draw_frame(scene, frame, view, axes, np.zeros((0, 2)), False, label)
+    drawn = draw_frame(scene, frame, _lines(scene, view, axes), axes, np.zeros((0, 2)), False, label)
     cv2.imwrite(str(path), np.ascontiguousarray(drawn[..., ::-1]))
 
 
 def draw_frame(
-    scene: Scene, frame: Image, view: Projected, axes_px: Array, trail_px: Array, lost: bool, label: str
+    scene: Scene, frame: Image, lines: Lines, axes_px: Array, trail_px: Array, lost: bool, label: str
 ) -> Image:
     """Return one frame of the overlay: left the frame, right the fit over it.
 
@@ -136,10 +151,10 @@ def draw_frame(
         plain = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
     drawn = plain.copy()
     window = Window(0.0, 0.0, width, height, scene.scale)
-    _draw_fit(drawn, window, scene.mesh, view, axes_px, trail_px, lost)
+    _draw_fit(drawn, window, lines, axes_px, trail_px, lost)
     if scene.inset is not None:
-        _draw_inset(scene, scene.inset, frame, plain, None, axes_px, lost)
-        _draw_inset(scene, scene.inset, frame, drawn, view, axes_px, lost)
+        _draw_inset(scene.inset, frame, plain, None, axes_px, lost)
+        _draw_inset(scene.inset, frame, drawn, lines, axes_px, lost)
     if lost:
         cv2.rectangle(drawn, (0, 0), (width - 1, height - 1), LOST_COLOR, 4)
     _write(plain, label)
@@ -184,19 +199,24 @@ def _axes(camera: Camera, mesh: Mesh, positions: Array, quats: Array) -> Array:
     return project_vertices(camera, points).pixels
 
 
-def _draw_fit(
-    image: Image, window: Window, mesh: Mesh, view: Projected, axes_px: Array, trail_px: Array, lost: bool
-) -> None:
+def _lines(scene: Scene, view: Projected, axes_px: Array) -> Lines:
+    """Return the lines of the mesh in a frame. axes_px: [4, 2], the inset is centred on the first."""
+    (height, width), box = scene.panel, bounds(view)
+    part = None if box is None else _clipped(Window(0.0, 0.0, width, height, scene.scale), box, scene.panel)
+    top, left, small = (0, 0, None) if part is None else part
+    panel = None if small is None else mesh_lines(view, scene.mesh, small, thickness_px=1.0)
+    window = None if scene.inset is None else _inset_window(scene.inset, axes_px)
+    inset = None if window is None else mesh_lines(view, scene.mesh, window, thickness_px=1.2)
+    return Lines(top, left, panel, inset)
+
+
+def _draw_fit(image: Image, window: Window, lines: Lines, axes_px: Array, trail_px: Array, lost: bool) -> None:
     _polyline(image, window.place(trail_px), TRAIL_COLOR, 1)
-    box = bounds(view)
-    if box is None:
-        return
-    part = _clipped(window, box, image.shape)
-    if part is not None:
-        top, left, small = part
-        cover = mesh_lines(view, mesh, small, thickness_px=1.0)
-        blend(image[top : top + small.height, left : left + small.width], cover, LOST_COLOR if lost else FIT_COLOR)
-    _draw_axes(image, window.place(axes_px), 1)
+    if lines.panel is not None:
+        rows, columns = lines.panel.shape
+        part = image[lines.top : lines.top + rows, lines.left : lines.left + columns]
+        blend(part, lines.panel, LOST_COLOR if lost else FIT_COLOR)
+        _draw_axes(image, window.place(axes_px), 1)
 
 
 def _clipped(window: Window, box: Box, shape: tuple[int, ...]) -> tuple[int, int, Window] | None:
@@ -210,21 +230,26 @@ def _clipped(window: Window, box: Box, shape: tuple[int, ...]) -> tuple[int, int
     return int(top), int(left), Window(origin[0], origin[1], int(right - left), int(bottom - top), window.scale)
 
 
-def _draw_inset(
-    scene: Scene, inset: Inset, frame: Image, panel: Image, view: Projected | None, axes_px: Array, lost: bool
-) -> None:
-    """Draw a magnified image of the object, in place; `view` None leaves the fit out."""
+def _inset_window(inset: Inset, axes_px: Array) -> Window | None:
+    """Return the part of the frame that an inset shows; None where the body's origin is not in view."""
+    if not np.isfinite(axes_px[0]).all():
+        return None
+    left, top = axes_px[0] - inset.across / 2 + 0.5
+    return Window(left, top, inset.side, inset.side, inset.side / inset.across)
+
+
+def _draw_inset(inset: Inset, frame: Image, panel: Image, lines: Lines | None, axes_px: Array, lost: bool) -> None:
+    """Draw a magnified image of the object, in place; `lines` None leaves the fit out."""
     import cv2
 
-    side, zoom = inset.side, inset.side / inset.across
+    side, window = inset.side, _inset_window(inset, axes_px)
     target = panel[inset.top : inset.top + side, inset.left : inset.left + side]
-    if np.isfinite(axes_px[0]).all():
-        left, top = axes_px[0] - inset.across / 2 + 0.5
-        window = Window(left, top, side, side, zoom)
+    if window is not None:
+        zoom, left, top = window.scale, window.left, window.top
         matrix = np.array([[zoom, 0.0, (0.5 - left) * zoom - 0.5], [0.0, zoom, (0.5 - top) * zoom - 0.5]])
         target[:] = cv2.warpAffine(frame, matrix, (side, side), flags=cv2.INTER_LINEAR)
-        if view is not None:
-            blend(target, mesh_lines(view, scene.mesh, window, thickness_px=1.2), LOST_COLOR if lost else FIT_COLOR)
+        if lines is not None and lines.inset is not None:
+            blend(target, lines.inset, LOST_COLOR if lost else FIT_COLOR)
             _draw_axes(target, window.place(axes_px), 2)
     cv2.rectangle(panel, (inset.left - 1, inset.top - 1), (inset.left + side, inset.top + side), (255, 255, 255), 1)
 

@@ -3,8 +3,9 @@
 Some frames are searched (`detectors.silhouette`). The best of them teach the body's colours (`foreground`), and are
 searched again. From these anchors a few hypotheses are followed to the end of the clip and back to its start. In each
 frame all fits are candidates, under every symmetry element of the body. A Viterbi path joins them by their evidence and
-by how steadily the body rotates. The path teaches colours and background once more, and frames that it explains badly
-are searched with these.
+by how steadily the body rotates. The path teaches colours and background once more. Where the ways forwards and
+backwards lead to one pose, frames are fitted again from it. The other frames are followed again, after those that are
+explained worst were searched with the new colours.
 
 A hint of the user (`hinted_search`) replaces the first search: colours and background are learned along the motion that
 begins there, and each later search stays in reach of it. Then the body need not move.
@@ -18,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +90,7 @@ class MeshTrackerConfig:
     searched_share: float = 0.7
     """Evidence of a frame, as a share of the frames before, below which the whole frame is searched."""
     stretch: int = 8
-    """Number of frames of which one is searched again."""
+    """Number of frames of which one is searched again, where the two ways through the clip differ."""
     hinted_share: float = 0.5
     """Evidence of a frame, as a share of that of the hinted frame, below which it teaches nothing."""
     max_searches: int = 5
@@ -327,6 +329,10 @@ class Hypothesis:
     before: Pose | None
     evidence: float
 
+    def followed_by(self, fit: Fit, memory: float) -> Hypothesis:
+        """Return the hypothesis in the next frame. memory: share of its evidence that it keeps."""
+        return Hypothesis(fit, self.fit.pose, memory * self.evidence + fit.nats)
+
     def predictions(self) -> list[Pose]:
         """Return poses of the next frame: the motion goes on, or stops."""
         pose = self.fit.pose
@@ -434,14 +440,17 @@ class MeshTracker:
             best = max(anchors, key=lambda i: anchors[i][0].overlap * anchors[i][0].nats)
             self.first(best, anchors[best][0].pose)
         self._report(0.3)
-        found = self._joined(self._followed(anchors))
+        candidates, agreed = self._followed(anchors)
+        found = self._joined(candidates)
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
         self._report(0.5)
-        again = self._searched(self._weakest(found))
+        again = self._searched(self._weakest(found, agreed))
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        found = self._joined(self._followed({i: fits for i, fits in again.items() if fits}))
+        settled = self._fitted_again(found, agreed)
+        candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, settled)
+        found = self._joined(candidates)
         return self._in_best_element(self._joined(self._between(found)))
 
     def _between(self, found: Sequence[Fit | None]) -> list[list[Fit]]:
@@ -479,11 +488,22 @@ class MeshTracker:
         frame = HintedFrame.of(self.frames[hinted.row], self.foreground, camera, self.solid, hinted.hint)
         return self._distinct_fits([one.fit for one in frame.search(self.silhouettes)])
 
-    def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
-        """Return frames to search: in each stretch of the clip the one that is explained worst."""
-        stretch = self.config.stretch
+    def _stretches(self, count: int) -> list[NDArray[np.int64]]:
+        """Return the frames of each stretch of a clip of `count` frames."""
+        rows = np.arange(count)
+        return [rows[k : k + self.config.stretch] for k in range(0, count, self.config.stretch)]
+
+    def _weakest(self, found: Sequence[Fit | None], agreed: NDArray[np.bool_]) -> list[int]:
+        """Return frames to search: in each stretch of the clip, where both ways differ, the one explained worst."""
         nats = np.array([-np.inf if fit is None else fit.nats for fit in found])
-        return [k + int(np.argmin(nats[k : k + stretch])) for k in range(0, len(found), stretch)]
+        differing = [rows[~agreed[rows]] for rows in self._stretches(len(found))]
+        return [int(rows[np.argmin(nats[rows])]) for rows in differing if len(rows)]
+
+    def _fitted_again(self, found: Sequence[Fit | None], agreed: NDArray[np.bool_]) -> dict[int, Fit]:
+        """Return fits with the colours learned since, by frame, of stretches in which both ways agree everywhere."""
+        rows = [int(i) for rows in self._stretches(len(found)) if agreed[rows].all() for i in rows]
+        fits = in_processes(lambda i: None if (fit := found[i]) is None else self._seen(i).fitted_from(fit.pose), rows)
+        return {i: fit for i, fit in zip(rows, fits, strict=True) if fit is not None}
 
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
@@ -505,7 +525,8 @@ class MeshTracker:
         self.resting = dict.fromkeys(resting, fits[0])
         self._learn({row: fits[0]})
         anchor = self._seen(row).judged(fits[0].pose, fits[0].contour)
-        path = self._joined(self._followed({row: [replace(fit, nats=anchor.nats) for fit in fits]}))
+        candidates, _ = self._followed({row: [replace(fit, nats=anchor.nats) for fit in fits]})
+        path = self._joined(candidates)
         good = steady(path, row, config.hinted_share * anchor.nats, config.lost_overlap)
         self.known |= {i: fit.pose for i, fit in good.items()}
         self._learn({row: fits[0]} | good)
@@ -601,23 +622,40 @@ class MeshTracker:
         """Return the silhouette of a pose in the frame: rows, columns and pixels."""
         return silhouette_of(pose.apply(self.mesh.vertices), self.mesh.faces, self.camera)
 
-    def _followed(self, anchors: dict[int, list[Fit]]) -> list[list[Fit]]:
-        """Return the candidates of each frame, from anchors followed to the end and to the start."""
-        count = len(self.frames)
-        found: list[list[Fit]] = [list(anchors.get(i, ())) for i in range(count)]
-        if not anchors:
-            return found
-        ways = [range(count), range(count - 1, -1, -1)]
-        each = in_processes(lambda way: list(self._follow(way, anchors)), ways)
-        for way, fits in zip(ways, each, strict=True):
-            for i, own in zip(way, fits, strict=True):
-                found[i] += own
-        return found
+    def _followed(
+        self, anchors: dict[int, list[Fit]], settled: Mapping[int, Fit] = MappingProxyType({})
+    ) -> tuple[list[list[Fit]], NDArray[np.bool_]]:
+        """Return the candidates of each frame, and in which frames both ways lead to one pose.
 
-    def _follow(self, way: Sequence[int], anchors: dict[int, list[Fit]]) -> Iterator[list[Fit]]:
+        Anchors are followed to the end and to the start. In frames whose fit is settled, nothing else is tried.
+        """
+        count = len(self.frames)
+        if not anchors and not settled:
+            return [[] for _ in range(count)], np.zeros(count, dtype=bool)
+        ways = [range(count), range(count - 1, -1, -1)]
+        onwards, back = in_processes(lambda way: list(self._follow(way, anchors, settled)), ways)
+        both = list(zip(onwards, back[::-1], strict=True))
+        found = [[*anchors.get(i, ()), *before, *after] for i, (before, after) in enumerate(both)]
+        return found, np.array([self._agree(*each) for each in both])
+
+    def _agree(self, one: Sequence[Fit], other: Sequence[Fit]) -> bool:
+        """Return whether the best of some fits and the best of others have one pose."""
+        if not one or not other:
+            return False
+        a, b = (max(fits, key=lambda fit: fit.nats) for fits in (one, other))
+        return self._same(a.pose, b.pose)
+
+    def _follow(
+        self, way: Sequence[int], anchors: dict[int, list[Fit]], settled: Mapping[int, Fit]
+    ) -> Iterator[list[Fit]]:
         """Yield the fits of each frame in the order of `way`."""
         config, beam, recent, searches = self.config, list[Hypothesis](), list[float](), 0
         for i in way:
+            if (fit := settled.get(i)) is not None:
+                beam = [beam[0].followed_by(fit, config.memory) if beam else Hypothesis(fit, None, fit.nats)]
+                recent.append(fit.nats)
+                yield [fit]
+                continue
             seen = self._seen(i)
             reached = [each for h in beam if (each := self._advanced(seen, h)) is not None]
             best = max((h.fit.nats for h in reached), default=-np.inf)
@@ -642,7 +680,7 @@ class MeshTracker:
             fit = max((each for each in (fit, other) if each is not None), key=lambda each: each.nats, default=None)
         if fit is None:
             return None
-        return Hypothesis(fit, h.fit.pose, self.config.memory * h.evidence + fit.nats)
+        return h.followed_by(fit, self.config.memory)
 
     def _distinct(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Return the best hypotheses with different poses; the best of those that go on is one of them."""
