@@ -199,16 +199,16 @@ def test_both_ways_agree_where_they_lead_to_one_pose() -> None:
     assert agreed.tolist() == [True] * 6
 
 
-def test_nothing_is_tried_in_frames_that_are_settled() -> None:
-    """A settled motion goes on in the next frame, from the settled pose."""
+def test_nothing_is_tried_in_frames_whose_fit_is_fixed() -> None:
+    """The motion goes on in the next frame, from the fixed pose."""
     world = World(0.012 * np.arange(7))
-    settled = {k: fit_at(0.012 * k) for k in (2, 3, 4)}
-    found, agreed = world.tracker()._followed({}, settled)
+    fixed = {k: fit_at(0.012 * k) for k in (2, 3, 4)}
+    found, agreed = world.tracker()._followed({}, fixed)
     assert [xs(fits)[0] for fits in found] == [round(0.012 * k, 6) for k in range(7)]
     assert [len(fits) for fits in found] == [1, 1, 2, 2, 2, 1, 1]
     assert agreed.tolist() == [False, False, True, True, True, False, False]
     assert {call[1] for call in world.calls} == {0, 1, 5, 6}
-    assert ("fitted", 5, pytest.approx(0.06, abs=1e-4)) in world.calls, "as the settled frames move"
+    assert ("fitted", 5, pytest.approx(0.06, abs=1e-4)) in world.calls, "as the frames before move"
 
 
 def test_a_body_that_jumps_is_searched_a_few_times() -> None:

@@ -448,8 +448,8 @@ class MeshTracker:
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        settled = self._fitted_again(found, agreed)
-        candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, settled)
+        fixed = self._fitted_again(found, agreed)
+        candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, fixed)
         found = self._joined(candidates)
         return self._in_best_element(self._joined(self._between(found)))
 
@@ -623,17 +623,17 @@ class MeshTracker:
         return silhouette_of(pose.apply(self.mesh.vertices), self.mesh.faces, self.camera)
 
     def _followed(
-        self, anchors: dict[int, list[Fit]], settled: Mapping[int, Fit] = MappingProxyType({})
+        self, anchors: dict[int, list[Fit]], fixed: Mapping[int, Fit] = MappingProxyType({})
     ) -> tuple[list[list[Fit]], NDArray[np.bool_]]:
         """Return the candidates of each frame, and in which frames both ways lead to one pose.
 
-        Anchors are followed to the end and to the start. In frames whose fit is settled, nothing else is tried.
+        Anchors are followed to the end and to the start. In frames whose fit is fixed, nothing else is tried.
         """
         count = len(self.frames)
-        if not anchors and not settled:
+        if not anchors and not fixed:
             return [[] for _ in range(count)], np.zeros(count, dtype=bool)
         ways = [range(count), range(count - 1, -1, -1)]
-        onwards, back = in_processes(lambda way: list(self._follow(way, anchors, settled)), ways)
+        onwards, back = in_processes(lambda way: list(self._follow(way, anchors, fixed)), ways)
         both = list(zip(onwards, back[::-1], strict=True))
         found = [[*anchors.get(i, ()), *before, *after] for i, (before, after) in enumerate(both)]
         return found, np.array([self._agree(*each) for each in both])
@@ -646,12 +646,12 @@ class MeshTracker:
         return self._same(a.pose, b.pose)
 
     def _follow(
-        self, way: Sequence[int], anchors: dict[int, list[Fit]], settled: Mapping[int, Fit]
+        self, way: Sequence[int], anchors: dict[int, list[Fit]], fixed: Mapping[int, Fit]
     ) -> Iterator[list[Fit]]:
         """Yield the fits of each frame in the order of `way`."""
         config, beam, recent, searches = self.config, list[Hypothesis](), list[float](), 0
         for i in way:
-            if (fit := settled.get(i)) is not None:
+            if (fit := fixed.get(i)) is not None:
                 beam = [beam[0].followed_by(fit, config.memory) if beam else Hypothesis(fit, None, fit.nats)]
                 recent.append(fit.nats)
                 yield [fit]
