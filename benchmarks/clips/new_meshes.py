@@ -25,15 +25,15 @@ _BODIES = {  # shape, sizes [m] and the other arguments of that shape, the patte
     "lump": ("statue", (0.16, 0.3, 8.0, 6.0), "noise"),
     "figure": ("figure", (0.24, 275.0), "marble"),
 }
-_COLORS = ("#b03a2e", "#2e6da4", "#d4a017", "#4a7c59", "#6c4a8c", "#c9c4b8", "#40454d", "#b9703c", "#2f8f8b", "#8a8f98")
-_FLOORS: tuple[tuple[str, tuple[str, ...], float], ...] = (
+COLORS = ("#b03a2e", "#2e6da4", "#d4a017", "#4a7c59", "#6c4a8c", "#c9c4b8", "#40454d", "#b9703c", "#2f8f8b", "#8a8f98")
+FLOORS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("planks", ("#a9774a", "#8d5f38", "#4a3220"), 0.1),
     ("tiles", ("#9aa4a8", "#8c979c", "#d8dcdc"), 0.2),
     ("noise", ("#5d6470", "#6f7783", "#4c525c"), 0.015),
     ("checker", ("#8c8478", "#bdb5a6"), 0.15),
     ("marble", ("#c2c2be", "#b0aea8", "#7c7e82"), 0.35),
 )
-_WALLS: tuple[tuple[str, tuple[str, ...], float], ...] = (
+WALLS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("brick", ("#8c4a38", "#7a3d30", "#b8aca0"), 0.08),
     ("stripes", ("#c8c0b0", "#b4aa98"), 0.1),
     ("noise", ("#7d8577", "#6b7365"), 0.35),
@@ -46,19 +46,19 @@ def _spec(index: int, name: str) -> Spec:
     """Return the clip of a mesh."""
     rng = np.random.default_rng([index, 4040])
     shape, size_m, pattern = _BODIES[name]
-    color = _COLORS[index]
-    surface = Surface(pattern, (color, _darker(color), "#e0dccf"), 0.03, float(rng.uniform(0.3, 0.8)))
+    color = COLORS[index]
+    surface = Surface(pattern, (color, darker(color), "#e0dccf"), 0.03, float(rng.uniform(0.3, 0.8)))
     side = float(rng.choice([-1.0, 1.0]))
     throw = Throw(
         (0.34 * side, float(rng.uniform(-0.05, 0.1)), float(rng.uniform(0.28, 0.34))),
         (float(-0.85 * side), float(rng.uniform(0.0, 0.25)), float(rng.uniform(1.1, 1.4))),
-        _three(rng.uniform(-1.5, 1.5, 3)),
-        _three(rng.normal(0.0, 4.5, 3)),
+        three(rng.uniform(-1.5, 1.5, 3)),
+        three(rng.normal(0.0, 4.5, 3)),
         restitution=0.35,
     )
     room = Room(
-        _surface(_FLOORS[index % 5], 0.6),
-        _surface(_WALLS[(index + index // 5) % 5], 0.9),
+        surface_of(FLOORS[index % 5], 0.6),
+        surface_of(WALLS[(index + index // 5) % 5], 0.9),
         wall_y_m=float(rng.uniform(0.8, 1.2)),
         posters=int(rng.integers(0, 3)),
         clutter=int(rng.integers(2, 6)),
@@ -81,16 +81,19 @@ def _spec(index: int, name: str) -> Spec:
     return Spec(f"new_{name}", "new_meshes", text, body, throw, room, lamps, lens, sensor, seed=100 + index)
 
 
-def _surface(row: tuple[str, tuple[str, ...], float], roughness: float) -> Surface:
+def surface_of(row: tuple[str, tuple[str, ...], float], roughness: float) -> Surface:
+    """Return the surface of a row of `FLOORS` or `WALLS`."""
     return Surface(*row, roughness)
 
 
-def _three(values: np.ndarray) -> tuple[float, float, float]:
+def three(values: np.ndarray) -> tuple[float, float, float]:
+    """Return three numbers with three digits."""
     x, y, z = (round(float(v), 3) for v in values)
     return (x, y, z)
 
 
-def _darker(color: str) -> str:
+def darker(color: str) -> str:
+    """Return a colour with three quarters of its display values."""
     return "#" + "".join(f"{int(int(color[i : i + 2], 16) * 0.75):02x}" for i in (1, 3, 5))
 
 

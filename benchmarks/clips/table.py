@@ -1,7 +1,7 @@
 """The clips: bodies, motions, appearances and cameras. `make.py` draws a row; nothing else decides what it shows.
 
-Splits: `development` clips may be used to improve the tool. Clips of `held_out`, `distractors` and `new_meshes` (in
-`new_meshes.py`) only judge it.
+Splits: `development` clips may be used to improve the tool. Clips of `held_out`, `distractors`, `new_meshes` (in
+`new_meshes.py`) and `drawn_throws` (in `drawn_throws.py`) only judge it.
 """
 
 from __future__ import annotations

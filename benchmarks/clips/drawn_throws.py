@@ -1,0 +1,76 @@
+"""Ten throws with drawn friction and restitution: plain and patterned bodies that the tracker was not tuned on.
+
+Appearance, light, camera, throw, friction (0.1 to 0.7) and restitution (0.1 to 0.6) of each clip follow from its seed.
+`benchmarks.identify --untrained --clips DIR` and `benchmarks.throw_clips --clips DIR` judge the tool by these clips.
+They only judge: see the splits of `table.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.clips.appearance import Lens, Light, Room, Sensor, Surface
+from benchmarks.clips.bodies import Body
+from benchmarks.clips.motion import Throw
+from benchmarks.clips.new_meshes import COLORS, FLOORS, WALLS, darker, surface_of, three
+from benchmarks.clips.table import Spec
+
+_BODIES = {  # shape, sizes [m] and the other arguments of that shape, the pattern of the surface
+    "box_cells": ("box", (0.11, 0.075, 0.045), "cells"),
+    "box_long": ("box", (0.15, 0.05, 0.03), "plain"),
+    "cylinder": ("cylinder", (0.06, 0.11), "stripes"),
+    "l_dots": ("fine_l_shape", (0.13, 0.1, 0.04, 0.035, 2.0), "dots"),
+    "bracket": ("bracket", (0.13, 40.0), "wood"),
+    "ring": ("ring", (0.13, 0.03), "stripes"),
+    "cube": ("box", (0.06, 0.06, 0.06), "plain"),
+    "mug": ("mug", (0.08, 0.1, 0.006), "plain"),
+    "slab": ("box", (0.1, 0.1, 0.03), "noise"),
+    "quadrotor": ("quadrotor", (0.25,), "plain"),
+}
+_SEED = 9191
+
+
+def _spec(index: int, name: str) -> Spec:
+    """Return the clip of a body."""
+    rng = np.random.default_rng([index, _SEED])
+    shape, size_m, pattern = _BODIES[name]
+    color = COLORS[int(rng.integers(10))]
+    surface = Surface(pattern, (color, darker(color), "#e0dccf"), 0.03, float(rng.uniform(0.3, 0.8)))
+    side = float(rng.choice([-1.0, 1.0]))
+    throw = Throw(
+        (0.34 * side, float(rng.uniform(-0.05, 0.1)), float(rng.uniform(0.28, 0.36))),
+        (-0.8 * side, float(rng.uniform(0.0, 0.25)), float(rng.uniform(0.6, 1.2))),
+        three(rng.uniform(-1.5, 1.5, 3)),
+        three(rng.normal(0.0, 5.0, 3)),
+        friction=float(np.round(rng.uniform(0.1, 0.7), 3)),
+        restitution=float(np.round(rng.uniform(0.1, 0.6), 3)),
+    )
+    floor, wall = FLOORS[int(rng.integers(5))], WALLS[int(rng.integers(5))]
+    room = Room(
+        surface_of(floor, 0.6),
+        surface_of(wall, 0.9),
+        wall_y_m=float(rng.uniform(0.8, 1.2)),
+        posters=int(rng.integers(0, 3)),
+        clutter=int(rng.integers(2, 6)),
+        seed=900 + index + _SEED,
+    )
+    lamps = (
+        Light((float(rng.uniform(-1.2, -0.4)), -1.1, 1.9), float(rng.uniform(0.1, 0.8)), 50.0, "#fff2e0"),
+        Light((float(rng.uniform(0.8, 1.5)), -0.6, 1.6), 0.5, 15.0, "#d8e4ff"),
+    )
+    lens = Lens(
+        (float(rng.uniform(-0.3, 0.3)), -1.45, float(rng.uniform(0.55, 0.95))),
+        (0.0, 0.0, 0.19),
+        float(rng.uniform(650.0, 800.0)),
+        (float(rng.uniform(236.0, 244.0)), float(rng.uniform(176.0, 184.0))),
+        roll_deg=float(rng.uniform(-2.0, 2.0)),
+    )
+    sensor = Sensor(shutter=float(rng.choice([0.0, 0.2, 0.35])))
+    text = f"thrown {shape} with {pattern} over {room.floor.kind} before {room.wall.kind}"
+    body = Body(shape, size_m, (surface,), 0.2)
+    return Spec(
+        f"drawn_{name}", "drawn_throws", text, body, throw, room, lamps, lens, sensor, frames=72, seed=500 + index
+    )
+
+
+DRAWN_THROWS = {spec.name: spec for spec in (_spec(i, name) for i, name in enumerate(_BODIES))}
