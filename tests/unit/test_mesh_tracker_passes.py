@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.moving_box import CAMERA, FPS
 from tests.unit.test_mesh_tracker import MESH, SHAPE, World, fit_at, nothing, pose_at, xs
@@ -152,6 +153,7 @@ class Runner(MeshTracker):
         frames: Any = [0] * 5
         super().__init__(frames, np.arange(5) / FPS, CAMERA, MESH, SHAPE, **options)
         self.anchors, self.hinted, self.log = anchors, hinted, list[Any]()
+        self.agreed = np.zeros(5, dtype=bool)
 
     def begin(self) -> None:
         self.log.append("begin")
@@ -163,9 +165,13 @@ class Runner(MeshTracker):
         self.log.append("hint")
         return self.anchors
 
-    def _followed(self, anchors: dict[int, list[Fit]]) -> Any:
+    def _followed(self, anchors: dict[int, list[Fit]], fixed: Mapping[int, Fit] = MappingProxyType({})) -> Any:
         self.log.append({i: len(fits) for i, fits in anchors.items()})
-        return [[fit_at(0.1 * i)] for i in range(5)]
+        self.fixed = list(fixed)
+        return [[fit_at(0.1 * i)] for i in range(5)], self.agreed.copy()
+
+    def _fitted_again(self, found: Sequence[Fit | None], agreed: NDArray[np.bool_]) -> dict[int, Fit]:
+        return {i: fit for i, fit in enumerate(found) if fit is not None and agreed[i]}
 
     def _joined(self, candidates: Any) -> Any:
         return [None if i == 4 else fits[0] for i, fits in enumerate(candidates)]
@@ -201,6 +207,14 @@ def test_the_fit_at_a_hint_stays_an_anchor() -> None:
     runner = Runner({2: [fit_at(0.2)]}, hinted=SimpleNamespace(row=2))
     runner.run()
     assert runner.log[-1] == {0: 1, 3: 2, 2: 1}
+
+
+def test_ways_that_agree_fix_fits_unless_they_begin_at_one_hint() -> None:
+    for hinted, fixed in ((None, [0, 1]), (SimpleNamespace(row=3), [])):
+        runner = Runner({3: [fit_at(0.3)]}, hinted=hinted)
+        runner.agreed[[0, 1]] = True
+        runner.run()
+        assert runner.fixed == fixed
 
 
 def test_without_anchors_all_frames_are_lost() -> None:

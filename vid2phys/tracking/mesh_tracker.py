@@ -441,6 +441,7 @@ class MeshTracker:
             self.first(best, anchors[best][0].pose)
         self._report(0.3)
         candidates, agreed = self._followed(anchors)
+        agreed &= self.hinted is None  # ways that begin at one hint agree without being right
         found = self._joined(candidates)
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
         self._report(0.5)
