@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.clips.appearance import Lens, Light, Room, Sensor, Surface
 from benchmarks.clips.bodies import Body
 from benchmarks.clips.motion import Throw
-from benchmarks.clips.new_meshes import COLORS, FLOORS, WALLS, darker, surface_of, three
+from benchmarks.clips.random_scenes import COLORS, FLOORS, WALLS, camera, furnished, lamps, patterned, shutter, three
 from benchmarks.clips.table import Spec
 
 _BODIES = {  # shape, sizes [m] and the other arguments of that shape, the pattern of the surface
@@ -34,8 +33,7 @@ def _spec(index: int, name: str) -> Spec:
     """Return the clip of a body."""
     rng = np.random.default_rng([index, _SEED])
     shape, size_m, pattern = _BODIES[name]
-    color = COLORS[int(rng.integers(10))]
-    surface = Surface(pattern, (color, darker(color), "#e0dccf"), 0.03, float(rng.uniform(0.3, 0.8)))
+    surface = patterned(rng, pattern, COLORS[int(rng.integers(10))])
     side = float(rng.choice([-1.0, 1.0]))
     throw = Throw(
         (0.34 * side, float(rng.uniform(-0.05, 0.1)), float(rng.uniform(0.28, 0.36))),
@@ -46,30 +44,12 @@ def _spec(index: int, name: str) -> Spec:
         restitution=float(np.round(rng.uniform(0.1, 0.6), 3)),
     )
     floor, wall = FLOORS[int(rng.integers(5))], WALLS[int(rng.integers(5))]
-    room = Room(
-        surface_of(floor, 0.6),
-        surface_of(wall, 0.9),
-        wall_y_m=float(rng.uniform(0.8, 1.2)),
-        posters=int(rng.integers(0, 3)),
-        clutter=int(rng.integers(2, 6)),
-        seed=900 + index + _SEED,
-    )
-    lamps = (
-        Light((float(rng.uniform(-1.2, -0.4)), -1.1, 1.9), float(rng.uniform(0.1, 0.8)), 50.0, "#fff2e0"),
-        Light((float(rng.uniform(0.8, 1.5)), -0.6, 1.6), 0.5, 15.0, "#d8e4ff"),
-    )
-    lens = Lens(
-        (float(rng.uniform(-0.3, 0.3)), -1.45, float(rng.uniform(0.55, 0.95))),
-        (0.0, 0.0, 0.19),
-        float(rng.uniform(650.0, 800.0)),
-        (float(rng.uniform(236.0, 244.0)), float(rng.uniform(176.0, 184.0))),
-        roll_deg=float(rng.uniform(-2.0, 2.0)),
-    )
-    sensor = Sensor(shutter=float(rng.choice([0.0, 0.2, 0.35])))
+    room = furnished(rng, floor, wall, seed=900 + index + _SEED)
+    lights, lens, sensor = lamps(rng), camera(rng, aside_m=0.3, focal_px=(650.0, 800.0)), shutter(rng)
     text = f"thrown {shape} with {pattern} over {room.floor.kind} before {room.wall.kind}"
     body = Body(shape, size_m, (surface,), 0.2)
     return Spec(
-        f"drawn_{name}", "drawn_throws", text, body, throw, room, lamps, lens, sensor, frames=72, seed=500 + index
+        f"drawn_{name}", "drawn_throws", text, body, throw, room, lights, lens, sensor, frames=72, seed=500 + index
     )
 
 

@@ -47,9 +47,9 @@ class Inset:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of the mesh in one frame, as shares of pixels in [0, 1]: in a part of the panel, and in the inset.
+    """The lines of the mesh in one frame, as the share of each pixel that they cover, [H, W] in [0, 1].
 
-    top, left: first row and column of that part. None: nothing of the mesh is there.
+    panel: a part of the panel; top, left: its first row and column. inset: the whole inset. None: no mesh is there.
     """
 
     top: int
