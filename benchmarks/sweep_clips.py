@@ -114,16 +114,16 @@ def film(
 ) -> None:
     """Write the files that `make` writes, of any motion before any camera."""
     camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
-    background, bars = _background(cell, rng), _bars(cell, rng)
+    behind, bars = background(cell, rng), _bars(cell, rng)
     exposure_s = _exposure_s(cell, motion, frames, lens)
     mesh = printed(solid, 1 if cell.print_color is None else 2)
     images = []
     for k in range(frames):
-        light = _exposed(mesh, motion, camera, background, k / cell.fps, exposure_s, cell)
+        light = _exposed(mesh, motion, camera, behind, k / cell.fps, exposure_s, cell)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
         if cell.lens_blur_px:
             light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
-        images.append(_sensed(light, cell.noise, rng))
+        images.append(sensed(light, cell.noise, rng))
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
     files.write_camera(folder / "camera.yaml", folder.name, lens)
@@ -185,7 +185,7 @@ def _exposure_s(cell: Cell, motion: Motion, frames: int, lens: Lens) -> float:
 
 
 def _exposed(
-    mesh: Mesh, motion: Motion, camera: Camera, background: Light, time_s: float, exposure_s: float, cell: Cell
+    mesh: Mesh, motion: Motion, camera: Camera, behind: Light, time_s: float, exposure_s: float, cell: Cell
 ) -> Light:
     """Return linear light [H, W, 3] of one exposure about a time."""
     count = max(1, int(np.ceil(1.5 * cell.blur_px)))
@@ -201,10 +201,10 @@ def _exposed(
         seen = raster.averaged((colors * lit[:, None])[raster.faces_seen])
         seen[..., :3] *= seen[..., 3:]
         rgba[raster.image_window] += seen / count
-    return np.asarray(background * (1.0 - rgba[..., 3:]) + rgba[..., :3])
+    return np.asarray(behind * (1.0 - rgba[..., 3:]) + rgba[..., :3])
 
 
-def _background(cell: Cell, rng: np.random.Generator) -> Light:
+def background(cell: Cell, rng: np.random.Generator) -> Light:
     """Return linear light [H, W, 3] of a wall of two shades with patches on it."""
     base = to_linear(np.array([150, 152, 148], np.uint8))
     shade = cv2.resize(fractal_noise(rng, 256, roughness=1.2), cell.image_px, interpolation=cv2.INTER_CUBIC)
@@ -231,7 +231,8 @@ def _bars(cell: Cell, rng: np.random.Generator) -> Light:
     return bars
 
 
-def _sensed(light: Light, noise: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+def sensed(light: Light, noise: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return display values [H, W, 3] of linear light, with noise."""
     light = np.clip(light, 0.0, 1.0)
     display = 255.0 * np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.clip(np.round(display + noise * rng.normal(size=display.shape)), 0, 255).astype(np.uint8)

@@ -70,14 +70,20 @@ def random_arm(rng: np.random.Generator) -> Arm:
     return Arm(texts["given"], texts["true"], values | {"payload_mass": payload}, start)
 
 
-def motion(arm: Arm) -> Array:
-    """Return the joint angles [FRAMES, D] by MuJoCo, without contacts."""
+def simulator(arm: Arm) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """Return the arm in MuJoCo at its start, without contacts."""
     spec = mujoco.MjSpec.from_string(arm.true)
     model = spec.compile()
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     model.opt.timestep, model.opt.integrator = 1.0 / (STEPS * FPS), mujoco.mjtIntegrator.mjINT_RK4
     data = mujoco.MjData(model)
     data.qpos[:] = arm.start
+    return model, data
+
+
+def motion(arm: Arm) -> Array:
+    """Return the joint angles [FRAMES, D] by MuJoCo."""
+    model, data = simulator(arm)
     found = []
     for _ in range(FRAMES):
         found.append(data.qpos.copy())

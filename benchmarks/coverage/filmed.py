@@ -82,14 +82,14 @@ def _lights(rng: np.random.Generator) -> Lights:
 def identified(folder: Path, truth: dict[str, float], **options: Any) -> Case:
     """Return what the user's command makes of the clip in a folder, without a trained model.
 
-    options: of `IdentifyConfig`, beside clip, mesh and camera. An error counts as a fit that did not converge.
+    options: of `IdentifyConfig`, beside clip and camera; without `body`, the mesh is the folder's. An error counts as a
+    fit that did not converge.
     """
     clip, mesh, camera, out = (folder / name for name in ("clip.mp4", "mesh.obj", "camera.yaml", "run"))
     shutil.rmtree(out, ignore_errors=True)  # of a call that was interrupted
+    shown: dict[str, Any] = {"mesh": mesh, "model": Path("none")} if "body" not in options else {}
     try:
-        config = IdentifyConfig(
-            clip=clip, mesh=mesh, camera=camera, model=Path("none"), overlay=False, out=out, **options
-        )
+        config = IdentifyConfig(clip=clip, camera=camera, overlay=False, out=out, **shown, **options)
         result, _ = identify(config)
     except Vid2PhysError:
         return Case(truth, {}, Status.NOT_CONVERGED)

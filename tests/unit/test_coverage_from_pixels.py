@@ -8,18 +8,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.clips.bodies import build
 from benchmarks.coverage import __main__ as command
-from benchmarks.coverage import filmed, filmed_falls, filmed_swings, filmed_throws
+from benchmarks.coverage import arms, filmed, filmed_arms, filmed_falls, filmed_swings, filmed_throws
 from benchmarks.coverage.cases import Case
 from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.engine.systems.articulated import Articulated
 from vid2phys.errors import InputError
-from vid2phys.geometry import matrix_from_quat
+from vid2phys.geometry import invert_transform, matrix_from_quat, transform_points
+from vid2phys.io.camera import load_camera
+from vid2phys.io.robot import parse_robot
 from vid2phys.io.video import read_clip
-from vid2phys.types import Estimate, Status
+from vid2phys.types import Array, Camera, Estimate, Status
 
 GRAVITY = Estimate("gravity", "m/s^2", 9.9, (9.7, 10.1), True)
 
@@ -54,6 +61,36 @@ def test_a_fall_is_drawn_and_its_clip_goes_through_the_command(tmp_path: Path, m
     assert case.converged
     assert case.found == {"gravity": GRAVITY}
     assert 8.8 < case.truth["gravity"] < 10.8
+
+
+def test_an_arm_is_drawn_where_the_models_kinematics_place_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _instead_of_identify(monkeypatch)
+    monkeypatch.setattr(filmed_arms, "FRAMES", 6)
+    case = filmed_arms.case(1, tmp_path / "1")  # without motion blur
+    (config,) = given
+    assert (config.body, config.mesh) == (str(tmp_path / "1" / "arm.xml"), None)
+    assert config.fit == ("joint_damping", "payload")
+    assert set(case.truth) == {"damping_joint1", "damping_joint2", "damping_joint3", "payload_mass"}
+    arm = arms.random_arm(np.random.default_rng([1, 84]))
+    assert case.truth == arm.values
+    body = JointBody(Articulated(parse_robot(arm.given, Path("arm.xml"))))
+    assert isinstance(config.camera, Path)
+    assert isinstance(config.clip, Path)
+    camera, frames = load_camera(config.camera), np.stack(list(read_clip(config.clip).frames)).astype(float)
+    masks = np.stack([_mask(body, angles, camera) for angles in arms.motion(arm)[[0, 5]]])
+    moved = np.abs(frames[5] - frames[0]).max(axis=-1) > 40.0
+    either = masks[0] | masks[1]
+    assert len(frames) == 6
+    assert (moved & either).sum() > 0.97 * moved.sum() > 100
+    assert moved[masks[0] ^ masks[1]].mean() > 0.5
+
+
+def _mask(body: JointBody, angles: Array, camera: Camera) -> NDArray[np.bool_]:
+    """Return where the arm covers the image [H, W], with a border of a pixel."""
+    assert camera.camera_to_world is not None
+    seen = transform_points(invert_transform(camera.camera_to_world), body.all_vertices(angles[None])[0])
+    cover = rasterize_camera(seen, body.mesh.faces, camera).coverage
+    return np.asarray(cv2.dilate(cover.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
 
 
 def test_an_error_of_the_command_counts_as_not_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
