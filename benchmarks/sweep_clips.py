@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -23,12 +22,11 @@ from benchmarks.clips import files
 from benchmarks.clips.appearance import Lens, Surface
 from benchmarks.clips.bodies import Body, Solid, build
 from benchmarks.clips.motion import Motion, Throw
+from benchmarks.painted import Light, Lights, Painted
 from benchmarks.prints import printed
-from vid2phys.engine.render.rasterizer import lambert, rasterize_camera
 from vid2phys.risp.appearance.backgrounds import fractal_noise, random_color, to_linear
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.types import Array, Camera
 
-Light = NDArray[Any]  # float32, linear
 BODIES = {
     "box": Body("box", (0.12, 0.08, 0.05), (Surface(),)),
     "l_shape": Body("l_shape", (0.13, 0.09, 0.035, 0.03), (Surface(),)),
@@ -36,8 +34,6 @@ BODIES = {
 WIDTH, HEIGHT = 640, 480
 _CENTER_M = 5.0  # height of the middle of the path: the body meets no floor
 MARGIN_PX = 20
-_SUPERSAMPLE = 3
-Lights = tuple[tuple[tuple[float, float, float], float], ...]
 _LIGHTS: Lights = (((0.5, 0.7, 0.5), 0.75), ((-0.8, 0.1, 0.6), 0.25))
 
 
@@ -117,9 +113,12 @@ def film(
     behind, bars = background(cell, rng), _bars(cell, rng)
     exposure_s = _exposure_s(cell, motion, frames, lens)
     mesh = printed(solid, 1 if cell.print_color is None else 2)
+    colors = to_linear(np.array([cell.color, cell.print_color or cell.color], np.uint8))[mesh.part]
+    painted = Painted(mesh.faces, colors, camera, cell.lights)
     images = []
     for k in range(frames):
-        light = _exposed(mesh, motion, camera, behind, k / cell.fps, exposure_s, cell)
+        exposures = _exposures(motion, mesh.vertices, k / cell.fps, exposure_s, cell.blur_px)
+        light = painted.before(behind, exposures)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
         if cell.lens_blur_px:
             light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
@@ -184,24 +183,13 @@ def _exposure_s(cell: Cell, motion: Motion, frames: int, lens: Lens) -> float:
     return cell.blur_px / path_px / cell.fps
 
 
-def _exposed(
-    mesh: Mesh, motion: Motion, camera: Camera, behind: Light, time_s: float, exposure_s: float, cell: Cell
-) -> Light:
-    """Return linear light [H, W, 3] of one exposure about a time."""
-    count = max(1, int(np.ceil(1.5 * cell.blur_px)))
-    colors = to_linear(np.array([cell.color, cell.print_color or cell.color], np.uint8))[mesh.part]
+def _exposures(motion: Motion, vertices: Array, time_s: float, exposure_s: float, blur_px: float) -> list[Array]:
+    """Return the vertices [V, 3] of each moment of one exposure about a time."""
+    count = max(1, int(np.ceil(1.5 * blur_px)))
     shares = (np.arange(count) + 0.5) / count - 0.5
     position, quats = motion.at(time_s + exposure_s * shares)
-    assert camera.camera_to_world is not None
-    axes, place = camera.camera_to_world[:3, :3], camera.camera_to_world[:3, 3]
-    rgba = np.zeros((camera.height, camera.width, 4), np.float32)
-    for p, q in zip(position, Rotation.from_quat(quats, scalar_first=True).as_matrix(), strict=True):
-        raster = rasterize_camera((mesh.vertices @ q.T + p - place) @ axes, mesh.faces, camera, _SUPERSAMPLE)
-        lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in cell.lights], axis=0)
-        seen = raster.averaged((colors * lit[:, None])[raster.faces_seen])
-        seen[..., :3] *= seen[..., 3:]
-        rgba[raster.image_window] += seen / count
-    return np.asarray(behind * (1.0 - rgba[..., 3:]) + rgba[..., :3])
+    rotations = Rotation.from_quat(quats, scalar_first=True).as_matrix()
+    return [vertices @ q.T + p for p, q in zip(position, rotations, strict=True)]
 
 
 def background(cell: Cell, rng: np.random.Generator) -> Light:

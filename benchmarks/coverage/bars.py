@@ -7,7 +7,10 @@ random side: motion towards the camera is hardly seen.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.coverage.cases import Case
 from benchmarks.coverage.elastic_bar import lowest_vibration
@@ -38,19 +41,45 @@ from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.types import Array, Camera, Clip, ConfigurationMeasurement, Status
 
 FIT = ("young_modulus", "damping")
-_FPS, _FRAMES, _SUBSTEPS = 60.0, 60, 6
+FPS, FRAMES, _SUBSTEPS = 60.0, 60, 6
 _CELLS = ((8, 1, 1), (10, 1, 1))
 _HANGS = 1.566  # tip of a level bar under its weight, in units of g over the square of its rate
 _LINE_STD_PX = (0.1, 0.4)  # of a line across the contour, with adjacent ones that err alike
 _FOCAL_PX, _WIDTH, _HEIGHT = 860.0, 480, 360
 
 
-def case(seed: int) -> Case:
-    """Return the fit of a random bar."""
-    rng = np.random.default_rng([seed, 75])
+@dataclass(frozen=True)
+class Bar:
+    """A bar and its motion.
+
+    Attributes:
+        size_m: [3] length, width and thickness.
+        level: vertices [V, 3] m and tets [T, 4] of the user's mesh along x, y and z.
+        tilt_rad: of the bar about y.
+        body: that mesh, tilted and held.
+        fine: the body that moves.
+        given: parameters that the user knows.
+        truth: E and damping.
+        states: [T, 6 V] of `fine`.
+    """
+
+    size_m: Array
+    level: tuple[Array, NDArray[np.int64]]
+    tilt_rad: float
+    body: SoftBody
+    fine: SoftBody
+    given: dict[str, float]
+    truth: dict[str, float]
+    states: Array
+
+
+def random_bar(rng: np.random.Generator) -> Bar:
+    """Return a random bar that is flicked and let go."""
     size = np.array([rng.uniform(0.1, 0.2), rng.uniform(0.014, 0.03), rng.uniform(0.008, 0.014)])
     given = {"poisson_ratio": float(rng.uniform(0.3, 0.47)), "density": float(rng.uniform(900.0, 1300.0))}
-    bar = _bar(size, _CELLS[int(rng.integers(len(_CELLS)))], float(np.radians(rng.uniform(-50.0, 50.0))))
+    cells, tilt = _CELLS[int(rng.integers(len(_CELLS)))], float(np.radians(rng.uniform(-50.0, 50.0)))
+    level = box_tets((float(size[0]), float(size[1]), float(size[2])), cells)
+    bar = _bar(*level, tilt)
     parameters = bar.parameters().with_values(given).vector
     fine = bar.refined()
     found = vibration(fine, parameters, 2)
@@ -60,26 +89,33 @@ def case(seed: int) -> Case:
     values = {"young_modulus": rate**2 / found.squares[0], "damping": dies / found.decays[0]}
     truth = {"young_modulus": float(rate**2 / square), "damping": dies / decay}
     flick = 0.1 * size[0] * rate * rng.normal(size=2) * [1.0, 0.2]
-    states = _moved(fine, found, given | values, flick)
-    system, mesh, note = mesh_to_fit(bar, parameters)
+    return Bar(size, level, tilt, bar, fine, given, truth, _moved(fine, found, given | values, flick))
+
+
+def case(seed: int) -> Case:
+    """Return the fit of a random bar."""
+    rng = np.random.default_rng([seed, 75])
+    bar = random_bar(rng)
+    parameters = bar.body.parameters().with_values(bar.given).vector
+    system, mesh, note = mesh_to_fit(bar.body, parameters)
     body = ClampedBody(reduced_body(system, parameters, mesh))
-    exact = body.nearest_states(_part(fine, system, states), np.zeros((len(states), len(body.names))))
-    camera = _camera(rng, bar, size[0])
-    times = np.arange(_FRAMES) / _FPS
+    states = _part(bar.fine, system, bar.states)
+    exact = body.nearest_states(states, np.zeros((len(states), len(body.names))))
+    camera = _camera(rng, bar)
+    times = np.arange(FRAMES) / FPS
     track = _tracked(rng, times, exact[:, : len(body.names)], body, camera)
-    clip = Clip(ArrayFrames(np.zeros((_FRAMES, _HEIGHT, _WIDTH, 3), np.uint8)), times, _WIDTH, _HEIGHT, "drawn")
-    known = articulated_parameters(body.system, given, FIT, Priors())
+    clip = Clip(ArrayFrames(np.zeros((FRAMES, _HEIGHT, _WIDTH, 3), np.uint8)), times, _WIDTH, _HEIGHT, "drawn")
+    known = articulated_parameters(body.system, bar.given, FIT, Priors())
     to_world = np.asarray(camera.camera_to_world, float)
     inputs = Inputs(clip, body.mesh, camera, to_world, body.system, None, None, known, (note,), body)
     try:
-        return Case.of(pipeline.solve([inputs], [track], FitOptions(fit=FIT, refine=False)), truth)
+        return Case.of(pipeline.solve([inputs], [track], FitOptions(fit=FIT, refine=False)), bar.truth)
     except SimulationError:
-        return Case(truth, {}, Status.NOT_CONVERGED)
+        return Case(bar.truth, {}, Status.NOT_CONVERGED)
 
 
-def _bar(size_m: Array, cells: tuple[int, int, int], tilt_rad: float) -> SoftBody:
+def _bar(vertices: Array, tets: NDArray[np.int64], tilt_rad: float) -> SoftBody:
     """Return a bar along x whose face at x = 0 is held, tilted about y."""
-    vertices, tets = box_tets((float(size_m[0]), float(size_m[1]), float(size_m[2])), cells)
     bar = SoftBody(vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0))
     return bar.placed(matrix_from_quat(quat_from_rotvec(np.array([0.0, tilt_rad, 0.0]))), np.zeros(3))
 
@@ -87,9 +123,9 @@ def _bar(size_m: Array, cells: tuple[int, int, int], tilt_rad: float) -> SoftBod
 def _moved(body: SoftBody, found: Vibration, values: dict[str, float], flick_m_s: Array) -> Array:
     """Return states [T, 6 V] of a bar that begins in its shape at rest, with rates of its two lowest modes."""
     begin = body.state(body.rest_m, np.einsum("d,dvx->vx", flick_m_s, found.modes))
-    controls = np.zeros((1, _FRAMES - 1, len(body.control_names)))
+    controls = np.zeros((1, FRAMES - 1, len(body.control_names)))
     parameters = body.parameters().with_values(values).vector
-    return simulate(body, begin[None], controls, parameters, 1.0 / _FPS, substeps=_SUBSTEPS)[0]
+    return simulate(body, begin[None], controls, parameters, 1.0 / FPS, substeps=_SUBSTEPS)[0]
 
 
 def _part(fine: SoftBody, body: SoftBody, states: Array) -> Array:
@@ -99,14 +135,20 @@ def _part(fine: SoftBody, body: SoftBody, states: Array) -> Array:
     return body.state(fine.positions(states)[:, :count], fine.velocities(states)[:, :count])
 
 
-def _camera(rng: np.random.Generator, bar: SoftBody, length_m: float) -> Camera:
+def _camera(rng: np.random.Generator, bar: Bar) -> Camera:
     """Return a camera that looks at the bar from a side, across the plane in which it swings or nearly so."""
-    middle = bar.rest_m.mean(axis=0) - np.array([0.0, 0.0, 0.15 * length_m])
-    turn = rng.normal(0.0, 0.25, 2)
-    away = np.array([np.sin(turn[0]), -np.cos(turn[0]), np.sin(turn[1])])
+    length_m = float(bar.size_m[0])
+    middle = bar.body.rest_m.mean(axis=0) - np.array([0.0, 0.0, 0.15 * length_m])
+    away = random_side(rng)
     place = middle + float(rng.uniform(3.0, 6.0)) * length_m * away
     K = np.array([[_FOCAL_PX, 0.0, 239.5], [0.0, _FOCAL_PX, 179.5], [0.0, 0.0, 1.0]])
     return Camera(K, _WIDTH, _HEIGHT, camera_to_world=look_at(place, middle))
+
+
+def random_side(rng: np.random.Generator) -> Array:
+    """Return a direction [3] across the plane in which bars swing, or nearly so."""
+    turn = rng.normal(0.0, 0.25, 2)
+    return np.array([np.sin(turn[0]), -np.cos(turn[0]), np.sin(turn[1])])
 
 
 def _covariance(rng: np.random.Generator, body: ClampedBody, camera: Camera, configuration: Array) -> Array:

@@ -10,21 +10,25 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.clips.appearance import Surface
+from benchmarks.clips.appearance import Lens, Surface
 from benchmarks.clips.bodies import Body
 from benchmarks.coverage.cases import Case
-from benchmarks.sweep_clips import Cell, Lights
+from benchmarks.painted import Light, Lights
+from benchmarks.sweep_clips import MARGIN_PX, Cell, lens_at, sensed
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.pipeline import identify
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.appearance.backgrounds import random_color
-from vid2phys.types import Status
+from vid2phys.types import Array, Status
 
 IMAGE_PX = 480, 360
 _LEAST_PX_S = 240.0  # a body moves faster than this in the mean, so that there is room for the blur
 _MOST_BLUR_PX = 5.0
+_LEAST_DEPTH_M = 0.1
 _LENS_BLUR_PX = 0.4, 1.0  # of lenses whose contrast is halved at 0.47 to 0.19 cycles a pixel
 
 
@@ -77,6 +81,33 @@ def _lights(rng: np.random.Generator) -> Lights:
     share = float(rng.uniform(0.55, 0.9))
     strong, weak = ((float(x), float(y), float(z)) for x, y, z in ways)
     return ((strong, share), (weak, 1.0 - share))
+
+
+def nearest_lens(points: Array, away: Array, distances_m: Array, image_px: tuple[int, int]) -> Lens | None:
+    """Return the nearest camera that has all points [..., 3] m in its image; None where there is none.
+
+    away: [3] direction from the middle of the points to the camera. distances_m: from that middle, in ascending order.
+    """
+    points = points.reshape(-1, 3)
+    middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
+    for distance in distances_m:
+        lens = lens_at(middle + distance * away, middle, image_px)
+        pixels, depth = lens.project(points)
+        inside = (pixels > MARGIN_PX).all() and (pixels < np.array(image_px) - MARGIN_PX).all()
+        if depth.min() > _LEAST_DEPTH_M and inside:
+            return lens
+    return None
+
+
+def direction(azimuth_rad: float, pitch_rad: float) -> Array:
+    """Return the direction [3] of an azimuth from the world's x, and of an elevation."""
+    level = np.cos(pitch_rad)
+    return np.array([level * np.cos(azimuth_rad), level * np.sin(azimuth_rad), np.sin(pitch_rad)])
+
+
+def developed(light: Light, cell: Cell, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return the frame [H, W, 3] of linear light, as the lens and the sensor of a cell give it."""
+    return sensed(cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px), cell.noise, rng)
 
 
 def identified(folder: Path, truth: dict[str, float], **options: Any) -> Case:

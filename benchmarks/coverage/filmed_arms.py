@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
 import mujoco
 import numpy as np
 import trimesh
@@ -22,8 +21,8 @@ from benchmarks.clips.appearance import Lens
 from benchmarks.coverage import filmed
 from benchmarks.coverage.arms import FPS, FRAMES, STEPS, Arm, random_arm, simulator
 from benchmarks.coverage.cases import Case
-from benchmarks.sweep_clips import MARGIN_PX, Cell, Light, background, lens_at, sensed
-from vid2phys.engine.render.rasterizer import lambert, rasterize_camera
+from benchmarks.painted import Painted
+from benchmarks.sweep_clips import background
 from vid2phys.risp.appearance.backgrounds import to_linear
 from vid2phys.types import Array, Camera
 
@@ -32,7 +31,6 @@ _IMAGE_PX = 640, 480
 _SHUTTER = 0.4  # at most this share of a frame interval
 _EXPOSURES = 6
 _DISTANCES_M = np.linspace(0.8, 4.0, 65)
-_SUPERSAMPLE = 3
 
 
 def case(seed: int, folder: Path) -> Case:
@@ -51,12 +49,10 @@ def film(arm: Arm, folder: Path, rng: np.random.Generator) -> None:
     shape = _Shape.of(arm, rng)
     lens = _camera(rng, np.concatenate([shape.placed(data) for data in _moved(arm, 0)]))
     camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
-    behind, images, light = background(cell, rng), list[NDArray[np.uint8]](), list[Light]()
-    for data in _moved(arm, open_steps):
-        light.append(shape.drawn(shape.placed(data), camera, behind, cell))
-        if len(light) == (_EXPOSURES if open_steps else 1):
-            images.append(sensed(cv2.GaussianBlur(np.mean(light, axis=0), (0, 0), cell.lens_blur_px), cell.noise, rng))
-            light = []
+    behind, painted = background(cell, rng), Painted(shape.faces, shape.colors, camera, cell.lights)
+    placed = np.array([shape.placed(data) for data in _moved(arm, open_steps)])
+    frames = placed.reshape(-1, _EXPOSURES if open_steps else 1, *placed.shape[1:])
+    images = [filmed.developed(painted.before(behind, list(each)), cell, rng) for each in frames]
     folder.mkdir(parents=True)
     (folder / "arm.xml").write_text(arm.given)
     (folder / "truth.json").write_text(json.dumps({"parameters": arm.values}, indent=1) + "\n")
@@ -107,29 +103,12 @@ class _Shape:
         rotation = data.geom_xmat.reshape(-1, 3, 3)[self.part]
         return np.asarray(np.einsum("vij,vj->vi", rotation, self.corners) + data.geom_xpos[self.part])
 
-    def drawn(self, placed: Array, camera: Camera, behind: Light, cell: Cell) -> Light:
-        """Return linear light [H, W, 3]."""
-        pose = np.asarray(camera.camera_to_world)
-        seen_from = (placed - pose[:3, 3]) @ pose[:3, :3]
-        raster = rasterize_camera(seen_from, self.faces, camera, _SUPERSAMPLE)
-        lit = 0.25 + np.sum([strength * lambert(raster, np.array(way)) for way, strength in cell.lights], axis=0)
-        seen = raster.averaged((self.colors * lit[:, None])[raster.faces_seen])
-        light = behind.copy()
-        light[raster.image_window] *= 1.0 - seen[..., 3:]
-        light[raster.image_window] += seen[..., 3:] * seen[..., :3]
-        return light
-
 
 def _camera(rng: np.random.Generator, points: Array) -> Lens:
     """Return the nearest camera, up to 40 deg beside the joints' axis, that has all points [N, 3] in its image."""
-    middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
     azimuth, pitch = np.radians(rng.uniform(-40.0, 40.0)), np.radians(rng.uniform(-10.0, 25.0))
-    away = np.array([np.cos(pitch) * np.cos(azimuth), np.cos(pitch) * np.sin(azimuth), np.sin(pitch)])
-    away[:2] *= rng.choice([-1.0, 1.0])
-    for distance in _DISTANCES_M:
-        lens = lens_at(middle + distance * away, middle, _IMAGE_PX)
-        pixels, depth = lens.project(points)
-        inside = (pixels > MARGIN_PX).all() and (pixels < np.array(_IMAGE_PX) - MARGIN_PX).all()
-        if depth.min() > 0.1 and inside:
-            return lens
-    raise RuntimeError("the arm fits into no image")
+    away = filmed.direction(azimuth + np.pi * float(rng.choice([1.0, 0.0])), pitch)
+    lens = filmed.nearest_lens(points, away, _DISTANCES_M, _IMAGE_PX)
+    if lens is None:
+        raise RuntimeError("the arm fits into no image")
+    return lens

@@ -16,7 +16,7 @@ from benchmarks.clips.bodies import Solid, build
 from benchmarks.clips.motion import Motion, Throw
 from benchmarks.coverage import filmed
 from benchmarks.coverage.cases import Case
-from benchmarks.sweep_clips import MARGIN_PX, film, lens_at
+from benchmarks.sweep_clips import film
 from vid2phys.geometry import matrix_from_quat
 from vid2phys.types import Array
 
@@ -67,14 +67,9 @@ def _camera(rng: np.random.Generator, solid: Solid, motion: Motion, times_s: Arr
     """Return the nearest camera from a random side that has the motion in its image; None for too small a body."""
     position, quats = motion.at(times_s)
     points = np.einsum("tij,vj->tvi", matrix_from_quat(quats), solid.hull) + position[:, None]
-    middle = 0.5 * (points.min(axis=(0, 1)) + points.max(axis=(0, 1)))
-    azimuth, pitch = rng.uniform(-np.pi, np.pi), np.radians(rng.uniform(8.0, 35.0))
-    away = np.array([np.cos(pitch) * np.cos(azimuth), np.cos(pitch) * np.sin(azimuth), np.sin(pitch)])
-    for distance in _DISTANCES_M:
-        lens = lens_at(middle + distance * away, middle, filmed.IMAGE_PX)
-        pixels, depth = lens.project(points)
-        inside = (pixels > MARGIN_PX).all() and (pixels < np.array(filmed.IMAGE_PX) - MARGIN_PX).all()
-        if depth.min() > 0.1 and inside:
-            size = float(np.ptp(pixels, axis=1).max(axis=1).mean())
-            return lens if _SIZES_PX[0] < size < _SIZES_PX[1] else None
-    return None
+    away = filmed.direction(rng.uniform(-np.pi, np.pi), np.radians(rng.uniform(8.0, 35.0)))
+    lens = filmed.nearest_lens(points, away, _DISTANCES_M, filmed.IMAGE_PX)
+    if lens is None:
+        return None
+    size = float(np.ptp(lens.project(points)[0], axis=1).max(axis=1).mean())
+    return lens if _SIZES_PX[0] < size < _SIZES_PX[1] else None
