@@ -105,8 +105,8 @@ class _Shape:
 
 
 def _camera(rng: np.random.Generator, points: Array) -> Lens:
-    """Return the nearest camera, up to 40 deg beside the joints' axis, that has all points [N, 3] in its image."""
-    azimuth, pitch = np.radians(rng.uniform(-40.0, 40.0)), np.radians(rng.uniform(-10.0, 25.0))
+    """Return the nearest camera, up to 40 deg beside the first joint's axis (y), that has all points [N, 3] in view."""
+    azimuth, pitch = np.radians(rng.uniform(50.0, 130.0)), np.radians(rng.uniform(-10.0, 25.0))
     away = filmed.direction(azimuth + np.pi * float(rng.choice([1.0, 0.0])), pitch)
     lens = filmed.nearest_lens(points, away, _DISTANCES_M, _IMAGE_PX)
     if lens is None:

@@ -36,6 +36,16 @@ def test_time_offset_with_another_marker_and_world(flight: Flight) -> None:
     assert find_time_offset(estimate_of(flight), log, world=True) == pytest.approx(0.35, abs=0.01)
 
 
+def test_clocks_of_a_fall_of_a_third_of_a_second_agree() -> None:
+    """Logs that are shorter than the usual overlap were refused as if they did not overlap."""
+    times = np.arange(0.0, 0.3, 1.0 / 120.0)
+    angle = 6.0 * times + 20.0 * times**2
+    quats = np.column_stack([np.cos(0.5 * angle), np.sin(0.5 * angle), 0.0 * angle, 0.0 * angle])
+    fall = PoseLog(times, np.column_stack([times, 0.0 * times, -4.905 * times**2]), quats)
+    later = PoseLog(times + 0.02, fall.positions_m, quats)
+    assert find_time_offset(fall, later) == pytest.approx(0.02, abs=2e-3)
+
+
 def test_marker_transform_lies_within_its_covariance(flight: Flight) -> None:
     found = fit_transforms(estimate_of(flight), mocap_of(flight, 0.35, marker=MARKER), 0.35, marker=True, world=False)
     assert found.marker_covariance is not None

@@ -31,6 +31,7 @@ from vid2phys.types import PoseLog
 
 MIN_ROTATION_VARIETY_DEG = 20.0
 MIN_OVERLAP_S = 0.5
+_SHORT_SHARE = 0.8  # of the shorter log that the other one covers, where the log is shorter than that overlap
 _LONGEST_GAP_S = 0.1
 _LONGEST_S = 86_400.0  # a day: times of a longer log are probably in another unit
 _GRID_S = 0.01
@@ -259,15 +260,16 @@ def _correlate_speeds(estimate: PoseLog, mocap: PoseLog) -> tuple[Array, Array]:
     """Return candidate offsets [s] and how well the two logs' speeds agree there; -inf where they hardly overlap."""
     start_e, signals_e, mask_e = _speeds(estimate)
     start_m, signals_m, mask_m = _speeds(mocap)
-    enough = min(len(mask_e), len(mask_m)) // 2
+    shorter = min(len(mask_e), len(mask_m))
+    enough = max(shorter // 2, min(int(MIN_OVERLAP_S / _GRID_S), int(_SHORT_SHARE * shorter)))
     score = np.zeros(len(mask_e) + len(mask_m) - 1)
     for x, y in zip(signals_e, signals_m, strict=True):
         if _moves(x, mask_e) and _moves(y, mask_m):  # a body that only rotates, or only travels, has one of the two
-            score += _masked_correlation(x, mask_e, y, mask_m, max(enough, int(MIN_OVERLAP_S / _GRID_S)))
+            score += _masked_correlation(x, mask_e, y, mask_m, enough)
     if not score.any() or not np.isfinite(score).any():
         raise InputError(
-            f"'{estimate.name}' lasts {len(mask_e) * _GRID_S:.1f} s and the log {len(mask_m) * _GRID_S:.1f} s",
-            "at least half of the shorter one to overlap, and motion in both",
+            f"'{estimate.name}' lasts {len(mask_e) * _GRID_S:.2f} s and the log {len(mask_m) * _GRID_S:.2f} s",
+            "at least half of the shorter one to overlap (0.8 where it is shorter than 0.6 s), and motion in both",
             "check that the log belongs to this clip",
         )
     shifts = np.arange(len(score), dtype=float) - (len(mask_e) - 1)
