@@ -9,13 +9,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import cv2
+import meshio
 import numpy as np
 import pytest
+import trimesh
 from numpy.typing import NDArray
 
 from benchmarks.clips.bodies import build
 from benchmarks.coverage import __main__ as command
-from benchmarks.coverage import arms, filmed, filmed_arms, filmed_falls, filmed_swings, filmed_throws
+from benchmarks.coverage import (
+    arms,
+    bars,
+    filmed,
+    filmed_arms,
+    filmed_bars,
+    filmed_falls,
+    filmed_flights,
+    filmed_swings,
+    filmed_throws,
+    flights,
+)
 from benchmarks.coverage.cases import Case
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.engine.movable.joints import JointBody
@@ -23,6 +36,7 @@ from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.engine.systems.articulated import Articulated
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform, matrix_from_quat, transform_points
+from vid2phys.io.actions import load_actions
 from vid2phys.io.camera import load_camera
 from vid2phys.io.robot import parse_robot
 from vid2phys.io.video import read_clip
@@ -74,10 +88,9 @@ def test_an_arm_is_drawn_where_the_models_kinematics_place_it(tmp_path: Path, mo
     arm = arms.random_arm(np.random.default_rng([1, 84]))
     assert case.truth == arm.values
     body = JointBody(Articulated(parse_robot(arm.given, Path("arm.xml"))))
-    assert isinstance(config.camera, Path)
-    assert isinstance(config.clip, Path)
-    camera, frames = load_camera(config.camera), np.stack(list(read_clip(config.clip).frames)).astype(float)
-    masks = np.stack([_mask(body, angles, camera) for angles in arms.motion(arm)[[0, 5]]])
+    camera, frames = _camera_and_frames(config)
+    shapes = body.all_vertices(arms.motion(arm)[[0, 5]])
+    masks = np.stack([_covered(each, body.mesh.faces, camera) for each in shapes])
     moved = np.abs(frames[5] - frames[0]).max(axis=-1) > 40.0
     either = masks[0] | masks[1]
     assert len(frames) == 6
@@ -85,12 +98,60 @@ def test_an_arm_is_drawn_where_the_models_kinematics_place_it(tmp_path: Path, mo
     assert moved[masks[0] ^ masks[1]].mean() > 0.5
 
 
-def _mask(body: JointBody, angles: Array, camera: Camera) -> NDArray[np.bool_]:
-    """Return where the arm covers the image [H, W], with a border of a pixel."""
+def test_a_bar_begins_in_the_shape_of_the_users_mesh_at_the_pose_of_its_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = _instead_of_identify(monkeypatch)
+    monkeypatch.setattr(bars, "FRAMES", 7)
+    case = filmed_bars.case(3, tmp_path / "3")
+    (config,) = given
+    assert (config.system, config.clamp, config.fit) == ("soft_body", ("x<0.0001",), ("young_modulus", "damping"))
+    assert set(config.set_values) == {"poisson_ratio", "density"}
+    assert set(case.truth) == set(config.fit)
+    assert isinstance(config.body, str)
+    assert config.base is not None
+    mesh = meshio.read(config.body)
+    tilt = np.radians(float(config.base.removeprefix("y:")))
+    about_y = np.array([[np.cos(tilt), 0.0, np.sin(tilt)], [0.0, 1.0, 0.0], [-np.sin(tilt), 0.0, np.cos(tilt)]])
+    hull = trimesh.convex.convex_hull(mesh.points @ about_y.T)
+    camera, frames = _camera_and_frames(config)
+    covered = _covered(np.asarray(hull.vertices), np.asarray(hull.faces), camera)
+    body = frames[0][cv2.erode(covered.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0]
+    moved = np.abs(frames[6] - frames[0]).max(axis=-1) > 40.0
+    assert np.median(np.abs(body - np.median(body, axis=0))) < 12.0  # one colour, but for light and noise
+    assert 0.2 < (moved & covered).sum() / covered.sum() < 1.0
+    assert (moved & covered).sum() > 0.4 * moved.sum()  # the rest is where the bar goes
+
+
+def test_a_flight_is_seen_and_its_actions_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _instead_of_identify(monkeypatch)
+    monkeypatch.setattr(flights, "FRAMES", 8)
+    case = filmed_flights.case(0, tmp_path / "0")
+    (config,) = given
+    assert (config.system, config.fit) == ("quadrotor", ("mass", "drag"))
+    assert set(case.truth) == {"mass", "drag"}
+    assert isinstance(config.actions, Path)
+    thrust = load_actions(config.actions).values[:, 0]
+    assert thrust.mean() / case.truth["mass"] == pytest.approx(9.81, rel=0.2)
+    _, frames = _camera_and_frames(config)
+    moved = np.abs(frames[7] - frames[0]).max(axis=-1) > 40.0
+    rows, columns = np.nonzero(moved)
+    assert len(frames) == 8
+    assert len(rows) > 100
+    assert np.ptp(columns) < 0.9 * frames.shape[2]
+
+
+def _camera_and_frames(config: IdentifyConfig) -> tuple[Camera, Array]:
+    assert isinstance(config.camera, Path)
+    assert isinstance(config.clip, Path)
+    return load_camera(config.camera), np.stack(list(read_clip(config.clip).frames)).astype(float)
+
+
+def _covered(vertices: Array, faces: NDArray[np.int64], camera: Camera) -> NDArray[np.bool_]:
+    """Return where a mesh in the world covers the image [H, W], with a border of a pixel."""
     assert camera.camera_to_world is not None
-    seen = transform_points(invert_transform(camera.camera_to_world), body.all_vertices(angles[None])[0])
-    cover = rasterize_camera(seen, body.mesh.faces, camera).coverage
-    return np.asarray(cv2.dilate(cover.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
+    cover = rasterize_camera(transform_points(invert_transform(camera.camera_to_world), vertices), faces, camera)
+    return np.asarray(cv2.dilate(cover.coverage.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
 
 
 def test_an_error_of_the_command_counts_as_not_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
