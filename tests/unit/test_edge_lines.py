@@ -24,6 +24,7 @@ from vid2phys.tracking.cues.edge_lines import (
     find_creases,
     find_edges,
     linear_light,
+    print_evidence,
 )
 from vid2phys.tracking.cues.occluding_contour import OccludingContour
 from vid2phys.types import Array
@@ -260,3 +261,49 @@ def test_the_distance_of_lines_is_the_middle_one() -> None:
     two: Any = SimpleNamespace(pixels=pixels[2:], normals=lines.normals[2:])
     assert crease_evidence(frame, two) == pytest.approx(9.0 * sum(single[2:]))
     assert sum(single) != 0.0
+
+
+def striped(*columns: float) -> NDArray[np.uint8]:
+    """A frame [60, 120] whose brightness changes at columns."""
+    level = 60.0 + 90.0 * (np.sum([np.arange(120) > each for each in columns], axis=0) % 2)
+    return np.asarray(np.tile(level[None, :, None], (60, 1, 3)), dtype=np.uint8)
+
+
+def beside_a_crease(column: float, rows: NDArray[np.int64]) -> Any:
+    pixels = np.stack([np.full(len(rows), column), rows.astype(float)], axis=-1)
+    return SimpleNamespace(pixels=pixels, normals=np.tile([1.0, 0.0], (len(rows), 1)))
+
+
+BODY = slice(10, 50), slice(20, 100), np.ones((40, 80), dtype=bool)
+
+
+def test_a_plain_body_has_no_print() -> None:
+    crease = beside_a_crease(60.5, np.arange(15, 45))
+    assert crease_evidence(striped(60.5), crease) == pytest.approx(90.0)
+    assert print_evidence(striped(60.5), crease, *BODY) == 0.0
+
+
+@pytest.mark.parametrize("away", [-8.0, -6.0, 6.0, 8.0])
+def test_a_parallel_edge_is_a_print(away: float) -> None:
+    """Here it is as strong as the crease itself."""
+    crease = beside_a_crease(60.5, np.arange(15, 45))
+    assert print_evidence(striped(60.5, 60.5 + away), crease, *BODY) == pytest.approx(90.0)
+
+
+def test_contours_and_other_creases_are_no_print() -> None:
+    """The contour at column 68 is 2.5 pixels from the place that it passes for a print at."""
+    crease = beside_a_crease(60.5, np.arange(15, 45))
+    frame, narrow = striped(60.5, 68.0), (BODY[0], slice(20, 68), np.ones((40, 48), dtype=bool))
+    assert print_evidence(frame, crease, *BODY) > 0.0
+    assert print_evidence(frame, crease, *narrow) == 0.0
+    both, other = beside_a_crease(60.5, np.arange(15, 45)), beside_a_crease(68.5, np.arange(15, 45))
+    both.pixels, both.normals = np.append(both.pixels, other.pixels, 0), np.append(both.normals, other.normals, 0)
+    assert print_evidence(striped(60.5, 68.5), both, *BODY) == 0.0
+
+
+@pytest.mark.parametrize(("hidden", "nats"), [(22, 0.0), (20, 90.0)])
+def test_few_lines_beside_which_there_is_room_say_nothing(hidden: int, nats: float) -> None:
+    """There is room beside 8 and 10 of the 30 lines: those at least 5.5 pixels from the rows that are hidden."""
+    crease, shown = beside_a_crease(60.5, np.arange(15, 45)), np.ones((40, 80), dtype=bool)
+    shown[:hidden] = False
+    assert print_evidence(striped(60.5, 66.5), crease, BODY[0], BODY[1], shown) == pytest.approx(nats)

@@ -587,8 +587,9 @@ class MeshTracker:
         return {i: found for i, (_, found) in zip(rows, each, strict=True)}
 
     def _seen(self, i: int) -> FrameForeground:
+        """Return a frame with its foreground, whose edges count unless one pose at a hint taught it."""
         frame = self.frames[i]
-        return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
+        return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid, self.hinted is None)
 
     def _nats(self, fit: Fit) -> float:
         """Return the evidence for a fit: by foreground and edges, less what they state too much, and by its tilt."""

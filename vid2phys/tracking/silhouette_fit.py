@@ -9,9 +9,11 @@ Limits: poses with the same silhouette have the same score; edges inside the sil
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.contour import Contour, fit_contour
@@ -51,6 +53,8 @@ class SilhouetteFitConfig:
     large as the body is."""
     sure_nats: float = 2.0
     """Log-likelihood ratio from which on a pixel is foreground as a whole, nats."""
+    certain_nats: float = 8.0
+    """Log-likelihood ratio from which on a pixel is certain, nats."""
     proposal_reaches: tuple[float, ...] = (0.1, 0.06)
     """The same for a pose that a detector proposes."""
     proposals: int = 7
@@ -98,6 +102,7 @@ class FrameForeground:
         log_ratio: [H, W] log-likelihood ratio of body and scene, nats.
         camera: of the frame.
         solid: mesh and creases.
+        is_outlined: whether a contour has to be an edge of the foreground, too.
         config: settings.
     """
 
@@ -105,6 +110,7 @@ class FrameForeground:
     log_ratio: NDArray[np.float32]
     camera: Camera
     solid: Solid
+    is_outlined: bool = False
     config: SilhouetteFitConfig = DEFAULTS
 
     def _score(self, drawing: Drawing) -> tuple[float, float]:
@@ -169,8 +175,16 @@ class FrameForeground:
             return Fit(pose, -np.inf, 0.0, contour)
         nats, overlap = self._score(drawing)
         center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
-        edges = Evidence(self.frame, self.camera, self.solid, center, float(radius), False).edges(vertices, drawing)
-        return Fit(pose, nats + edges, overlap, contour)
+        shown = self._shown if self.is_outlined else None
+        evidence = Evidence(self.frame, self.camera, self.solid, center, float(radius), False, shown)
+        return Fit(pose, nats + evidence.edges(vertices, drawing), overlap, contour)
+
+    @cached_property
+    def _shown(self) -> NDArray[np.uint8]:
+        """The foreground as an image [H, W, 3]: the probability that a pixel shows the body."""
+        sure = self.config.certain_nats
+        level = 255.0 * expit(np.clip(self.log_ratio, -sure, sure))
+        return np.repeat(level.astype(np.uint8)[..., None], 3, axis=-1)
 
 
 def contour_near(

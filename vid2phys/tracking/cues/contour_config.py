@@ -60,6 +60,14 @@ class ContourConfig:
     """Log odds of an edge by the logarithm of the ratio, nats."""
     odds_range: tuple[float, float] = (-2.5, 3.0)
     """Least and largest log odds of an edge at one line, nats."""
+    foreground_share: float = 0.5
+    """Weight of a contour's edge in the foreground, where it is known, beside that in the frame."""
+    print_places_px: tuple[float, ...] = (-8.0, -6.0, 6.0, 8.0)
+    """Where edges of a print are asked for, across a crease, px."""
+    print_clear_px: float = 5.5
+    """Least distance of such a place from creases and contour, px."""
+    print_share: float = 0.3
+    """Least share of the lines across creases that have such a place."""
     evidence_reach_px: float = 5.0
     """How far lines across creases reach when their evidence is asked, px."""
     evidence_length_px: float = 5.0

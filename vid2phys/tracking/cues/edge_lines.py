@@ -124,34 +124,78 @@ def contour_evidence(frame: NDArray[np.uint8], contour: OccludingContour, config
 
     start = contour.drawn - config.side_px * contour.across
     cover = cover_lines(contour.coverage, start, contour.across, 2 * config.side_px + 1, 0)
-    return _evidence(frame, contour, cover, config.even_contour, config)
+    odds = _odds(frame, contour.pixels, contour.normals, cover, config.even_contour, config)
+    return float(odds.sum() * _apart(contour.pixels))
 
 
 def crease_evidence(frame: NDArray[np.uint8], lines: CreaseLines, config: ContourConfig = DEFAULTS) -> float:
     """Return by how much creases are seen in a frame above chance, nats."""
-    steps = np.arange(-config.side_px, config.side_px + 1)
-    straight = np.where(steps == 0, 0.5, steps < 0)
-    return _evidence(frame, lines, np.tile(straight, (len(lines.pixels), 1)), config.even_crease, config)
+    return float(_crease_odds(frame, lines.pixels, lines.normals, config).sum() * _apart(lines.pixels))
 
 
-def _evidence(
+def print_evidence(
     frame: NDArray[np.uint8],
-    lines: OccludingContour | CreaseLines,
-    cover: Array,
-    even: float,
-    config: ContourConfig,
+    lines: CreaseLines,
+    rows: slice,
+    columns: slice,
+    shown: NDArray[np.bool_],
+    config: ContourConfig = DEFAULTS,
 ) -> float:
-    """Return the nats of an edge through the lines' pixels, in order along the edge.
+    """Return what a print makes pass for creases, nats: the strongest edges beside them, where the body has none.
+
+    Edges are asked for along the same lines, moved within the body's sides. A plain body has none there: zero.
+
+    Args:
+        frame: image [H, W, 3].
+        lines: across creases.
+        rows: of the frame that hold the body.
+        columns: of the frame that hold the body.
+        shown: [rows, columns] pixels that show it.
+        config: settings.
+    """
+    import cv2
+
+    corner = np.array([columns.start - 1, rows.start - 1])  # one pixel beside the body is none of its own
+    sides = np.pad(shown.astype(np.uint8), 1)
+    last = np.array(sides.shape[::-1]) - 1
+    x, y = np.clip(np.round(lines.pixels - corner).astype(int), 0, last).T
+    sides[y, x] = 0
+    clear = cv2.distanceTransform(sides, cv2.DIST_L2, 3)
+    strongest = 0.0
+    for moved in config.print_places_px:
+        places = lines.pixels + moved * lines.normals
+        x, y = np.clip(np.round(places - corner).astype(int), 0, last).T
+        inside = clear[y, x] >= config.print_clear_px
+        if inside.mean() >= config.print_share:
+            odds = _crease_odds(frame, places[inside], lines.normals[inside], config)
+            strongest = max(strongest, float(odds.mean()) * len(places) * _apart(lines.pixels))
+    return strongest
+
+
+def _crease_odds(frame: NDArray[np.uint8], pixels: Array, normals: Array, config: ContourConfig) -> Array:
+    """Return the log odds [N] of a straight edge through each of some pixels [N, 2], across normals [N, 2]."""
+    steps = np.arange(-config.side_px, config.side_px + 1)
+    straight = np.tile(np.where(steps == 0, 0.5, steps < 0), (len(pixels), 1))
+    return _odds(frame, pixels, normals, straight, config.even_crease, config)
+
+
+def _apart(pixels: Array) -> float:
+    """Return the distance of pixels [N, 2] that are in order along an edge."""
+    return float(np.median(np.hypot(*np.diff(pixels, axis=0).T))) if len(pixels) > 1 else 1.0
+
+
+def _odds(
+    frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Array, even: float, config: ContourConfig
+) -> Array:
+    """Return the log odds [N] of an edge through each of some pixels [N, 2], across normals [N, 2].
 
     The sides of a line differ by r = log(std of the line / std within its sides), in display values. The log odds of an
     edge are linear in r, bounded, and zero at `even`, as measured on held-out appearances. cover: [N, R] of a side.
     """
     from vid2phys.tracking.cues.edge_likelihood import sample_lines, side_ratio
 
-    pixels, normals = lines.pixels, lines.normals
     start, length = pixels - config.side_px * normals, 2 * config.side_px + 1
     seen, inside = sample_lines(frame, _DISPLAY, start, normals, 1.0, length, 1)
     ratio, shown = side_ratio(seen, cover, config.side_share, config.min_side_px, config.side_noise)
-    odds = np.where(inside & shown, np.clip(config.odds_slope * (ratio - even), *config.odds_range), 0.0)
-    apart = np.hypot(*np.diff(pixels, axis=0).T) if len(pixels) > 1 else np.ones(1)
-    return float(odds.sum() * np.median(apart))
+    clipped = np.clip(config.odds_slope * (ratio - even), *config.odds_range)
+    return np.asarray(np.where(inside & shown, clipped, 0.0))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import Solid, crease_lines
-from vid2phys.tracking.cues.edge_lines import contour_evidence, crease_evidence
+from vid2phys.tracking.cues.edge_lines import contour_evidence, crease_evidence, print_evidence
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.region import Region
 from vid2phys.tracking.cues.silhouette import Drawing, draw
@@ -31,6 +31,8 @@ class Evidence:
         center: bearings [2] of the bounding sphere.
         radius: angular radius of the bounding sphere [rad].
         use_region: whether the colours of both sides of the silhouette count.
+        foreground: [H, W, 3] display values in which the body is white and all else black, as far as it is known. A
+            contour has to be an edge there, too; edges of a print are none.
         config: settings of the edges.
     """
 
@@ -40,6 +42,7 @@ class Evidence:
     center: Array
     radius: float
     use_region: bool = True
+    foreground: NDArray[np.uint8] | None = None
     config: ContourConfig = DEFAULTS
 
     @cached_property
@@ -73,6 +76,15 @@ class Evidence:
         contour = occluding_contour(drawing, self.camera, self.config)
         if contour is None:
             return -np.inf
+        nats = contour_evidence(self.frame, contour, self.config) + self._creases(vertices, drawing)
+        if self.foreground is not None:
+            nats += self.config.foreground_share * contour_evidence(self.foreground, contour, self.config)
+        return nats / self.config.evidence_length_px
+
+    def _creases(self, vertices: Array, drawing: Drawing) -> float:
+        """Return the evidence of creases, as far as a print does not account for it."""
         creases = crease_lines(self.solid, vertices, drawing, self.camera, self.config.evidence_reach_px)
-        inside = 0.0 if creases is None else crease_evidence(self.frame, creases, self.config)
-        return (contour_evidence(self.frame, contour, self.config) + inside) / self.config.evidence_length_px
+        nats = 0.0 if creases is None else crease_evidence(self.frame, creases, self.config)
+        if creases is None or nats <= 0.0 or (place := drawing.in_frame(self.camera)) is None:
+            return nats
+        return nats - print_evidence(self.frame, creases, *place, self.config)
