@@ -20,6 +20,7 @@ from vid2phys.report.overlay import write_preview
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.foreground_edges import edge_places
+from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import Drawing, draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses, regions
 from vid2phys.tracking.foreground import Foreground, color_density
@@ -170,6 +171,21 @@ def test_true_poses_are_proposed_and_fitted(filmed: tuple[Clip, Pose]) -> None:
         distance, angle = _errors(detect(silhouettes, seen)[0].pose, poses[i])
         assert distance < 0.03
         assert angle < 4.0
+
+
+def test_a_contour_within_the_foreground_is_no_edge_of_it(filmed: tuple[Clip, Pose]) -> None:
+    """Edges of the frame are the same with and without the foreground's own: the difference is that of its contour."""
+    clip, poses = filmed
+    images, true = list(clip.frames), poses[18]
+    solid, nearer = Solid.of(MESH), replace(true, translation=1.4 * true.translation)
+    ratio = np.where(_mask(true), 5.0, -5.0).astype(np.float32)
+    inside, outlined = (FrameForeground(images[18], ratio, CAMERA, solid, each) for each in (False, True))
+    right, wrong = (outlined.judged(pose, None).nats - inside.judged(pose, None).nats for pose in (true, nearer))
+    edge = occluding_contour(draw(true.apply(MESH.vertices), MESH.faces), CAMERA)  # type: ignore[arg-type]
+    assert edge is not None
+    length_px = len(edge.pixels) * np.median(np.hypot(*np.diff(edge.pixels, axis=0).T))
+    assert right == pytest.approx(0.5 * 3.0 * length_px / 5.0, rel=0.15)  # half of three nats a piece of five pixels
+    assert wrong < 0.0
 
 
 def test_a_thrown_box_is_tracked_with_nothing_trained(filmed: tuple[Clip, Pose]) -> None:
