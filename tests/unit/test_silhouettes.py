@@ -179,8 +179,8 @@ def test_a_contour_within_the_foreground_is_no_edge_of_it(filmed: tuple[Clip, Po
     images, true = list(clip.frames), poses[18]
     solid, nearer = Solid.of(MESH), replace(true, translation=1.4 * true.translation)
     ratio = np.where(_mask(true), 5.0, -5.0).astype(np.float32)
-    inside, outlined = (FrameForeground(images[18], ratio, CAMERA, solid, each) for each in (False, True))
-    right, wrong = (outlined.judged(pose, None).nats - inside.judged(pose, None).nats for pose in (true, nearer))
+    inside, edged = (FrameForeground(images[18], ratio, CAMERA, solid, each) for each in (False, True))
+    right, wrong = (edged.judged(pose, None).nats - inside.judged(pose, None).nats for pose in (true, nearer))
     edge = occluding_contour(draw(true.apply(MESH.vertices), MESH.faces), CAMERA)  # type: ignore[arg-type]
     assert edge is not None
     length_px = len(edge.pixels) * np.median(np.hypot(*np.diff(edge.pixels, axis=0).T))

@@ -102,7 +102,7 @@ class FrameForeground:
         log_ratio: [H, W] log-likelihood ratio of body and scene, nats.
         camera: of the frame.
         solid: mesh and creases.
-        is_outlined: whether a contour has to be an edge of the foreground, too.
+        foreground_edges: whether a contour has to be an edge of the foreground, too.
         config: settings.
     """
 
@@ -110,7 +110,7 @@ class FrameForeground:
     log_ratio: NDArray[np.float32]
     camera: Camera
     solid: Solid
-    is_outlined: bool = False
+    foreground_edges: bool = False
     config: SilhouetteFitConfig = DEFAULTS
 
     def _score(self, drawing: Drawing) -> tuple[float, float]:
@@ -175,7 +175,7 @@ class FrameForeground:
             return Fit(pose, -np.inf, 0.0, contour)
         nats, overlap = self._score(drawing)
         center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
-        shown = self._shown if self.is_outlined else None
+        shown = self._shown if self.foreground_edges else None
         evidence = Evidence(self.frame, self.camera, self.solid, center, float(radius), False, shown)
         return Fit(pose, nats + evidence.edges(vertices, drawing), overlap, contour)
 
