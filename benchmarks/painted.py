@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ class Painted:
         seen[..., :3] *= seen[..., 3:]
         return raster.image_window, seen
 
-    def before(self, behind: Light, exposures: list[Array]) -> Light:
+    def before(self, behind: Light, exposures: Sequence[Array]) -> Light:
         """Return linear light [H, W, 3] of a frame, for vertices [V, 3] of each of its exposures."""
         rgba = np.zeros((*behind.shape[:2], 4), np.float32)
         for vertices in exposures:

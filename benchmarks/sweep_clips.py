@@ -120,9 +120,7 @@ def film(
         exposures = _exposures(motion, mesh.vertices, k / cell.fps, exposure_s, cell.blur_px)
         light = painted.before(behind, exposures)
         light = light + bars[..., 3:] * (bars[..., :3] - light)
-        if cell.lens_blur_px:
-            light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
-        images.append(sensed(light, cell.noise, rng))
+        images.append(developed(light, cell, rng))
     folder.mkdir(parents=True)
     files.write_mesh(folder / "mesh.obj", solid)
     files.write_camera(folder / "camera.yaml", folder.name, lens)
@@ -219,11 +217,13 @@ def _bars(cell: Cell, rng: np.random.Generator) -> Light:
     return bars
 
 
-def sensed(light: Light, noise: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return display values [H, W, 3] of linear light, with noise."""
+def developed(light: Light, cell: Cell, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return the frame [H, W, 3] of linear light, as the lens and the sensor of a cell give it."""
+    if cell.lens_blur_px:
+        light = cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px)
     light = np.clip(light, 0.0, 1.0)
     display = 255.0 * np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
-    return np.clip(np.round(display + noise * rng.normal(size=display.shape)), 0, 255).astype(np.uint8)
+    return np.clip(np.round(display + cell.noise * rng.normal(size=display.shape)), 0, 255).astype(np.uint8)
 
 
 def _three(values: Array) -> tuple[float, float, float]:

@@ -1,8 +1,8 @@
-"""Ten throws with drawn friction and restitution: plain and patterned bodies that the tracker was not tuned on.
+"""Ten throws with drawn friction and restitution: plain and patterned bodies.
 
 Appearance, light, camera, throw, friction (0.1 to 0.7) and restitution (0.1 to 0.6) of each clip follow from its seed.
 `benchmarks.identify --untrained --clips DIR` and `benchmarks.throw_clips --clips DIR` judge the tool by these clips.
-They only judge: see the splits of `table.py`.
+Versions of the tracker were compared on them, so that they judge less than clips that nobody has seen.
 """
 
 from __future__ import annotations

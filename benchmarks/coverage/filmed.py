@@ -7,23 +7,24 @@ exact.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.clips import files
 from benchmarks.clips.appearance import Lens, Surface
 from benchmarks.clips.bodies import Body
 from benchmarks.coverage.cases import Case
-from benchmarks.painted import Light, Lights
-from benchmarks.sweep_clips import MARGIN_PX, Cell, lens_at, sensed
+from benchmarks.painted import Lights, Painted
+from benchmarks.sweep_clips import MARGIN_PX, Cell, background, developed, lens_at
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.pipeline import identify
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.appearance.backgrounds import random_color
-from vid2phys.types import Array, Status
+from vid2phys.types import Array, Camera, Status
 
 IMAGE_PX = 480, 360
 _LEAST_PX_S = 240.0  # a body moves faster than this in the mean, so that there is room for the blur
@@ -105,9 +106,32 @@ def direction(azimuth_rad: float, pitch_rad: float) -> Array:
     return np.array([level * np.cos(azimuth_rad), level * np.sin(azimuth_rad), np.sin(pitch_rad)])
 
 
-def developed(light: Light, cell: Cell, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return the frame [H, W, 3] of linear light, as the lens and the sensor of a cell give it."""
-    return sensed(cv2.GaussianBlur(light, (0, 0), cell.lens_blur_px), cell.noise, rng)
+def write_clip(
+    folder: Path,
+    faces: NDArray[np.int64],
+    colors: Array,
+    frames: Iterable[Sequence[Array]],
+    lens: Lens,
+    cell: Cell,
+    rng: np.random.Generator,
+) -> None:
+    """Write camera.yaml and clip.mp4 of a body before a random background.
+
+    Args:
+        folder: which is made.
+        faces: [F, 3] of the body.
+        colors: [F, 3] of these, linear.
+        frames: of each, the body's vertices [V, 3] m in its exposures.
+        lens: camera.
+        cell: appearance.
+        rng: of background and noise.
+    """
+    camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
+    behind, painted = background(cell, rng), Painted(faces, colors, camera, cell.lights)
+    images = [developed(painted.before(behind, exposures), cell, rng) for exposures in frames]
+    folder.mkdir(parents=True)
+    files.write_camera(folder / "camera.yaml", folder.name, lens)
+    files.write_video(folder / "clip.mp4", images, cell.fps, lens.size_px, cell.crf)
 
 
 def identified(folder: Path, truth: dict[str, float], **options: Any) -> Case:

@@ -16,15 +16,12 @@ import numpy as np
 import trimesh
 from numpy.typing import NDArray
 
-from benchmarks.clips import files
 from benchmarks.clips.appearance import Lens
 from benchmarks.coverage import filmed
 from benchmarks.coverage.arms import FPS, FRAMES, STEPS, Arm, random_arm, simulator
 from benchmarks.coverage.cases import Case
-from benchmarks.painted import Painted
-from benchmarks.sweep_clips import background
 from vid2phys.risp.appearance.backgrounds import to_linear
-from vid2phys.types import Array, Camera
+from vid2phys.types import Array
 
 FIT = ("joint_damping", "payload")
 _IMAGE_PX = 640, 480
@@ -48,16 +45,11 @@ def film(arm: Arm, folder: Path, rng: np.random.Generator) -> None:
     open_steps = round(STEPS * float(rng.uniform(0.0, _SHUTTER))) if rng.random() < 0.5 else 0
     shape = _Shape.of(arm, rng)
     lens = _camera(rng, np.concatenate([shape.placed(data) for data in _moved(arm, 0)]))
-    camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
-    behind, painted = background(cell, rng), Painted(shape.faces, shape.colors, camera, cell.lights)
     placed = np.array([shape.placed(data) for data in _moved(arm, open_steps)])
     frames = placed.reshape(-1, _EXPOSURES if open_steps else 1, *placed.shape[1:])
-    images = [filmed.developed(painted.before(behind, list(each)), cell, rng) for each in frames]
-    folder.mkdir(parents=True)
+    filmed.write_clip(folder, shape.faces, shape.colors, frames, lens, cell, rng)
     (folder / "arm.xml").write_text(arm.given)
     (folder / "truth.json").write_text(json.dumps({"parameters": arm.values}, indent=1) + "\n")
-    files.write_camera(folder / "camera.yaml", folder.name, lens)
-    files.write_video(folder / "clip.mp4", images, FPS, lens.size_px, cell.crf)
 
 
 def _moved(arm: Arm, open_steps: int) -> Iterator[mujoco.MjData]:

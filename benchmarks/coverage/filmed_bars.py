@@ -13,14 +13,10 @@ from pathlib import Path
 import meshio
 import numpy as np
 
-from benchmarks.clips import files
 from benchmarks.coverage import filmed
 from benchmarks.coverage.bars import FIT, FPS, Bar, random_bar, random_side
 from benchmarks.coverage.cases import Case
-from benchmarks.painted import Painted
-from benchmarks.sweep_clips import background
 from vid2phys.risp.appearance.backgrounds import to_linear
-from vid2phys.types import Camera
 
 _DISTANCES_M = np.linspace(0.2, 1.2, 51)
 
@@ -49,16 +45,11 @@ def film(bar: Bar, folder: Path, rng: np.random.Generator) -> None:
     moved = bar.fine.positions(bar.states)
     lens = filmed.nearest_lens(moved, random_side(rng), _DISTANCES_M, filmed.IMAGE_PX)
     assert lens is not None
-    camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
     assert bar.fine.surface is not None
     faces = bar.fine.surface.faces
     colors = np.tile(to_linear(np.array(cell.color, np.uint8)), (len(faces), 1))
-    behind, painted = background(cell, rng), Painted(faces, colors, camera, cell.lights)
-    images = [filmed.developed(painted.before(behind, [vertices]), cell, rng) for vertices in moved]
-    folder.mkdir(parents=True)
+    filmed.write_clip(folder, faces, colors, moved[:, None], lens, cell, rng)
     mesh = meshio.Mesh(bar.level[0], [("tetra", bar.level[1])])
     meshio.write(folder / "bar.msh", mesh, "gmsh", binary=False)
     truth = {"parameters": bar.truth, "given": bar.given, "tilt_deg": float(np.degrees(bar.tilt_rad))}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    files.write_camera(folder / "camera.yaml", folder.name, lens)
-    files.write_video(folder / "clip.mp4", images, FPS, lens.size_px, cell.crf)

@@ -18,13 +18,11 @@ from benchmarks.clips.appearance import Lens, Surface
 from benchmarks.clips.bodies import Body, Solid, build
 from benchmarks.coverage import filmed
 from benchmarks.coverage.cases import Case
-from benchmarks.coverage.flights import FPS, Flight, random_flight
-from benchmarks.painted import Painted
-from benchmarks.sweep_clips import background
+from benchmarks.coverage.flights import FPS, Flight, random_flight, random_mass
 from vid2phys.geometry import matrix_from_quat
 from vid2phys.io.actions import save_actions
 from vid2phys.risp.appearance.backgrounds import to_linear
-from vid2phys.types import Array, Camera
+from vid2phys.types import Array
 
 FIT = ("mass", "drag")
 _IMAGE_PX = 640, 480
@@ -47,21 +45,16 @@ def film(rng: np.random.Generator, folder: Path) -> None:
     solid, flight, placed, lens = _seen(rng)
     cell = replace(filmed.random_cell(rng, FPS), image_px=_IMAGE_PX)
     colors = to_linear(np.array([filmed.random_rgb(rng) for _ in range(3)], np.uint8))
-    camera = Camera(lens.matrix(), *lens.size_px, camera_to_world=lens.camera_to_world())
-    behind, painted = background(cell, rng), Painted(solid.faces, colors[solid.slot], camera, cell.lights)
-    images = [filmed.developed(painted.before(behind, [vertices]), cell, rng) for vertices in placed]
-    folder.mkdir(parents=True)
+    filmed.write_clip(folder, solid.faces, colors[solid.slot], placed[:, None], lens, cell, rng)
     files.write_mesh(folder / "mesh.obj", solid)
     save_actions(flight.actions, folder / "actions.csv")
     (folder / "truth.json").write_text(json.dumps({"parameters": flight.truth}, indent=1) + "\n")
-    files.write_camera(folder / "camera.yaml", folder.name, lens)
-    files.write_video(folder / "clip.mp4", images, FPS, lens.size_px, cell.crf)
 
 
 def _seen(rng: np.random.Generator) -> tuple[Solid, Flight, Array, Lens]:
     """Return a body, its flight, its vertices [T, V, 3] in each frame, and a camera that sees all of them well."""
     for _ in range(_TRIES):
-        span, mass = float(rng.uniform(0.12, 0.5)), float(np.exp(rng.uniform(np.log(0.03), np.log(1.5))))
+        span, mass = float(rng.uniform(0.12, 0.5)), random_mass(rng)
         solid = build(Body("quadrotor", (span,), (Surface(),) * 3, mass))
         flight = random_flight(rng, mass, np.diag(solid.inertia))
         _, states = flight.states_of_frames()

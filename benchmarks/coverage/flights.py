@@ -46,7 +46,7 @@ class Flight:
 def case(seed: int) -> Case:
     """Return the fit of a random flight."""
     rng = np.random.default_rng([seed, 71])
-    mass, size = _mass(rng), float(rng.uniform(0.08, 0.3))
+    mass, size = random_mass(rng), float(rng.uniform(0.08, 0.3))
     inertia = mass * np.array([1.09, 1.09, 2.0]) * size**2 / 12.0
     flight = random_flight(rng, mass, inertia)
     times, exact = flight.states_of_frames()
@@ -56,7 +56,8 @@ def case(seed: int) -> Case:
     return Case.of(result, flight.truth)
 
 
-def _mass(rng: np.random.Generator) -> float:
+def random_mass(rng: np.random.Generator) -> float:
+    """Return a mass from 0.03 to 1.5 kg."""
     return float(np.exp(rng.uniform(np.log(0.03), np.log(1.5))))
 
 
