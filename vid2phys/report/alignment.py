@@ -269,7 +269,7 @@ def _correlate_speeds(estimate: PoseLog, mocap: PoseLog) -> tuple[Array, Array]:
     if not score.any() or not np.isfinite(score).any():
         raise InputError(
             f"'{estimate.name}' lasts {len(mask_e) * _GRID_S:.2f} s and the log {len(mask_m) * _GRID_S:.2f} s",
-            "at least half of the shorter one to overlap (0.8 where it is shorter than 0.6 s), and motion in both",
+            f"at least {enough * _GRID_S:.2f} s of both to overlap, and motion in both",
             "check that the log belongs to this clip",
         )
     shifts = np.arange(len(score), dtype=float) - (len(mask_e) - 1)
