@@ -63,7 +63,7 @@ class ContourConfig:
     foreground_share: float = 0.5
     """Weight of a contour's edge in the foreground, where it is known, beside that in the frame."""
     print_places_px: tuple[float, ...] = (-8.0, -6.0, 6.0, 8.0)
-    """Where edges of a print are asked for, across a crease, px."""
+    """How far a crease is moved to each side to look for edges of a print, px."""
     print_clear_px: float = 5.5
     """Least distance of such a place from creases and contour, px."""
     print_share: float = 0.3

@@ -141,31 +141,35 @@ def print_evidence(
     shown: NDArray[np.bool_],
     config: ContourConfig = DEFAULTS,
 ) -> float:
-    """Return what a print makes pass for creases, nats: the strongest edges beside them, where the body has none.
+    """Return the evidence, nats, that a print gives for creases where the body has none.
 
-    Edges are asked for along the same lines, moved within the body's sides. A plain body has none there: zero.
+    The creases are moved sideways within the body's sides. The strongest edges found there count. A plain body has no
+    edges there, so that its value is zero.
 
     Args:
         frame: image [H, W, 3].
         lines: across creases.
-        rows: of the frame that hold the body.
-        columns: of the frame that hold the body.
+        rows: those of the frame that hold the body.
+        columns: those of the frame that hold the body.
         shown: [rows, columns] pixels that show it.
         config: settings.
     """
     import cv2
 
-    corner = np.array([columns.start - 1, rows.start - 1])  # one pixel beside the body is none of its own
-    sides = np.pad(shown.astype(np.uint8), 1)
-    last = np.array(sides.shape[::-1]) - 1
-    x, y = np.clip(np.round(lines.pixels - corner).astype(int), 0, last).T
-    sides[y, x] = 0
+    sides = np.pad(shown.astype(np.uint8), 1)  # a border that is no part of the body
+
+    def at(places: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return rows and columns of `sides` for places in the frame; for places beside it, those of its border."""
+        nearest = np.round(places - [columns.start - 1, rows.start - 1]).astype(np.int64)
+        x, y = np.clip(nearest, 0, np.array(sides.shape[::-1]) - 1).T
+        return y, x
+
+    sides[at(lines.pixels)] = 0
     clear = cv2.distanceTransform(sides, cv2.DIST_L2, 3)
     strongest = 0.0
     for moved in config.print_places_px:
         places = lines.pixels + moved * lines.normals
-        x, y = np.clip(np.round(places - corner).astype(int), 0, last).T
-        inside = clear[y, x] >= config.print_clear_px
+        inside = clear[at(places)] >= config.print_clear_px
         if inside.mean() >= config.print_share:
             odds = _crease_odds(frame, places[inside], lines.normals[inside], config)
             strongest = max(strongest, float(odds.mean()) * len(places) * _apart(lines.pixels))

@@ -31,8 +31,8 @@ class Evidence:
         center: bearings [2] of the bounding sphere.
         radius: angular radius of the bounding sphere [rad].
         use_region: whether the colours of both sides of the silhouette count.
-        foreground: [H, W, 3] display values in which the body is white and all else black, as far as it is known. A
-            contour has to be an edge there, too; edges of a print are none.
+        foreground: [H, W, 3] display values, with the body white and all else black; None where it is not known. A
+            contour has to be an edge there, too. Edges of a print are not seen there.
         config: settings of the edges.
     """
 
