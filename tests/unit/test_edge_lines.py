@@ -54,7 +54,7 @@ def contour() -> OccludingContour:
     silhouette[1.2 * (u - 80.0) - 0.5 * (v - 75.0) < 0.0] = 1.0
     drawn = np.array([80.3, 75.4]) + np.arange(count)[:, None] * np.array([0.5, 1.2])
     return OccludingContour(
-        np.zeros((count, 3)), pixels, normals, normals, silhouette, 1.1, drawn, np.tile(ACROSS, (count, 1))
+        np.zeros((count, 3)), pixels, normals, normals, silhouette, 1.1, drawn, np.tile(ACROSS, (count, 1)), np.zeros(2)
     )
 
 

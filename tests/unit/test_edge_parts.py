@@ -148,7 +148,7 @@ def drawn_at(column: float) -> OccludingContour:
     silhouette = np.zeros((80, 120), np.float32)
     silhouette[:, : round(column) + 31] = 1.0
     drawn = pixels + np.array([30.5 + round(column) - column, 20.0])
-    return OccludingContour(np.zeros((len(rows), 3)), pixels, right, right, silhouette, 0.85, drawn, right)
+    return OccludingContour(np.zeros((len(rows), 3)), pixels, right, right, silhouette, 0.85, drawn, right, np.zeros(2))
 
 
 @pytest.mark.parametrize("off", [-1.3, 0.0, 0.8])

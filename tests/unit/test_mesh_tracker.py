@@ -606,9 +606,11 @@ def test_the_background_is_learned_before_any_pose_with_the_colours_of_a_texture
     given = list[Any]()
     plain = SimpleNamespace(knowing=lambda colors: ("knowing", colors))
     monkeypatch.setattr(mesh_tracker.Foreground, "of", lambda *some: given.append(some[1]) or plain)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(mesh_tracker.MotionBlur, "measured", lambda frames, foreground: (frames, foreground))
     tracker = World(np.zeros(3)).tracker()
     tracker.begin()
     assert tracker.foreground is plain
+    assert tracker.blur == (tracker.frames, plain)  # type: ignore[comparison-overlap]
     tracker.texture = SimpleNamespace(fine_colors=["much blurred", "blurred", "fine"])  # type: ignore[assignment]
     tracker.hinted = SimpleNamespace(row=2)  # type: ignore[assignment]
     tracker.begin()

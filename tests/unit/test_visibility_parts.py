@@ -12,11 +12,11 @@ import pytest
 from vid2phys.geometry import Pose
 from vid2phys.tracking import visibility as module
 from vid2phys.tracking.background import Background
+from vid2phys.tracking.edge_widths import change_of
 from vid2phys.tracking.visibility import (
     DEFAULTS,
     Visibility,
     VisibilityConfig,
-    _change,
     _change_of_patches,
     _widths,
     visibility,
@@ -30,8 +30,8 @@ EDGE_X, INSIDE = 60, 200
 
 def test_a_change_is_the_largest_of_the_colours() -> None:
     frame, behind = np.array([[[10, 200, 7], [9, 9, 9]]], np.uint8), np.array([[[30, 190, 7], [9, 9, 10]]], np.uint8)
-    np.testing.assert_array_equal(_change(frame, behind), [[20, 1]])
-    np.testing.assert_array_equal(_change(behind, frame), [[20, 1]])
+    np.testing.assert_array_equal(change_of(frame, behind), [[20, 1]])
+    np.testing.assert_array_equal(change_of(behind, frame), [[20, 1]])
 
 
 @pytest.mark.parametrize("window", [

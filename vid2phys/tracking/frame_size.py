@@ -14,7 +14,9 @@ import numpy as np
 from vid2phys.engine.parallel import in_processes
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.exposure import STILL
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
+from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.silhouette_fit import Fit, contour_near
 from vid2phys.types import Camera
 
@@ -35,14 +37,25 @@ def is_large(found: Sequence[Fit | None], camera: Camera, radius_m: float) -> bo
     return bool(np.median(in_frame_diameter(camera, *direction_and_size(places, radius_m))) >= _LEAST_PX)
 
 
-def at_own_size(frames: Indexed, camera: Camera, solid: Solid, found: Sequence[Fit | None]) -> list[Fit | None]:
-    """Return the fits of all frames as the contour cue refines them in the frames themselves."""
+def at_own_size(
+    frames: Indexed,
+    camera: Camera,
+    solid: Solid,
+    found: Sequence[Fit | None],
+    blur: MotionBlur | None = None,
+    by: int = 1,
+) -> list[Fit | None]:
+    """Return the fits of all frames as the contour cue refines them in the frames themselves.
+
+    blur: motion blur of the reduced frames. by: how many pixels of a frame are one of these in each direction.
+    """
 
     def fitted(i: int) -> Fit | None:
         fit = found[i]
         if fit is None:
             return None
-        contour = contour_near(frames[i], camera, solid, fit.pose)
+        path_px = STILL if blur is None else blur.path(i, by)
+        contour = contour_near(frames[i], camera, solid, fit.pose, path_px)
         return fit if contour is None else replace(fit, pose=contour.pose, contour=contour)
 
     return list(in_processes(fitted, range(len(found))))

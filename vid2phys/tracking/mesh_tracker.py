@@ -58,6 +58,7 @@ from vid2phys.tracking.hinted_search import (
 from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
+from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
 from vid2phys.tracking.surface_refinement import RefinedPoses, refine_by_surfaces
 from vid2phys.tracking.texture_refinement import refine_texture
@@ -363,6 +364,7 @@ class MeshTracker:
         resting: fits of frames in which the body is as in the hinted frame.
         evidence: [G] of the clip for each symmetry element, the chosen one first, nats.
         foreground: colours of body and scene, as far as they are learned.
+        blur: motion blur of the clip; None where there is little.
     """
 
     frames: FrameStore
@@ -382,6 +384,7 @@ class MeshTracker:
     resting: dict[int, Fit] = field(default_factory=dict)
     evidence: Array = field(init=False)
     foreground: Foreground = field(init=False)
+    blur: MotionBlur | None = None
 
     @cached_property
     def solid(self) -> Solid:
@@ -409,7 +412,7 @@ class MeshTracker:
         if not is_large(found, small.camera, self.mesh.radius_m):
             return self.run()
         self.small, self.evidence, self.moved = small, small.evidence, small.moved
-        return at_own_size(self.frames, self.camera, self.solid, found)
+        return at_own_size(self.frames, self.camera, self.solid, found, small.blur, by)
 
     def refined_by_surfaces(self, poses: Mapping[int, Pose]) -> RefinedPoses | None:
         """Return the poses of frames as the body's surfaces refine them; None where contours serve as well.
@@ -479,6 +482,7 @@ class MeshTracker:
         self.foreground = Foreground.of(self.frames, () if self.hinted is None else (self.hinted.row,))
         if self.texture is not None:
             self.foreground = self.foreground.knowing(self.texture.fine_colors[-1])
+        self.blur = MotionBlur.measured(self.frames, self.foreground)
 
     def at_hint(self, hinted: HintedRow) -> list[Fit]:
         """Return the poses that explain the frame of a hint, the best first; none where nothing there fits.
@@ -588,8 +592,9 @@ class MeshTracker:
 
     def _seen(self, i: int) -> FrameForeground:
         """Return a frame with its foreground, whose edges count unless one pose at a hint taught it."""
-        frame = self.frames[i]
-        return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid, self.hinted is None)
+        frame, blur = self.frames[i], self.blur
+        seen = frame, self.foreground.log_ratio(frame), self.camera, self.solid, self.hinted is None
+        return FrameForeground(*seen) if blur is None else FrameForeground(*seen, blur.path(i), blur.excess)
 
     def _nats(self, fit: Fit) -> float:
         """Return the evidence for a fit: by foreground and edges, less what they state too much, and by its tilt."""
@@ -619,6 +624,8 @@ class MeshTracker:
         good = {i: fits[i] for i in ranked if score[i] > self.config.taught_score * score[ranked[0]]}
         shown = {i: mask for i, fit in (self.resting | good).items() if (mask := self._mask(fit.pose)) is not None}
         self.foreground = self.foreground.learned(shown)
+        if self.blur is not None:
+            self.blur = self.blur.with_foreground(self.frames, self.foreground)
 
     def _mask(self, pose: Pose) -> Silhouette | None:
         """Return the silhouette of a pose in the frame: rows, columns and pixels."""

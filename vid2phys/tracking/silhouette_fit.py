@@ -22,6 +22,7 @@ from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import DescentSettings, descend, slopes
 from vid2phys.tracking.cues.evidence import Evidence
+from vid2phys.tracking.cues.exposure import STILL, longer
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.silhouette import Drawing, draw
@@ -66,10 +67,9 @@ class SilhouetteFitConfig:
     min_size_px: float = 6.0
     """Least size of a body in the frame, px."""
 
-    @property
-    def contour_config(self) -> ContourConfig:
-        """Return the settings of the contour cue."""
-        return replace(CONTOUR_DEFAULTS, max_rounds=self.contour_rounds)
+    def contour_config(self, path_px: tuple[float, float]) -> ContourConfig:
+        """Return the settings of the contour cue in a frame. path_px: path of the body in its exposure."""
+        return replace(CONTOUR_DEFAULTS, max_rounds=self.contour_rounds, path_px=path_px)
 
 
 DEFAULTS = SilhouetteFitConfig()
@@ -103,6 +103,8 @@ class FrameForeground:
         camera: of the frame.
         solid: mesh and creases.
         foreground_edges: whether a contour has to be an edge of the foreground, too.
+        path_px: path of the body in the exposure (x, y).
+        excess: length by which the foreground is longer than the body, as a share of that path; negative for shorter.
         config: settings.
     """
 
@@ -111,15 +113,25 @@ class FrameForeground:
     camera: Camera
     solid: Solid
     foreground_edges: bool = False
+    path_px: tuple[float, float] = STILL
+    excess: float = 0.0
     config: SilhouetteFitConfig = DEFAULTS
+
+    @cached_property
+    def sharp(self) -> NDArray[np.float32]:
+        """The log-likelihood ratio [H, W] without what the motion of the body adds to its foreground, nats."""
+        return longer(self.log_ratio, np.array(self.path_px), -self.excess)
 
     def _score(self, drawing: Drawing) -> tuple[float, float]:
         """Return the evidence of the foreground for a drawn pose, nats, and the overlap of both, 0..1."""
         import cv2
 
-        mask, to_frame = drawing.nearness > 0.0, drawing.to_frame(self.camera)
+        to_frame = drawing.to_frame(self.camera)
         if not np.isfinite(to_frame).all():
             return -np.inf, 0.0
+        drawn = (drawing.nearness > 0.0).astype(np.uint8)
+        path = np.asarray(np.linalg.solve(to_frame[:, :2], np.array(self.path_px)))
+        mask = longer(drawn, path, self.excess) > 0
         seen = cv2.warpAffine(
             self.log_ratio,
             to_frame,
@@ -146,8 +158,10 @@ class FrameForeground:
             if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
                 return None
             reach_px = max(config.min_reach_px, reach * contour.size_px)
+            beyond = 0.5 * self.excess * np.abs(contour.normals @ np.array(self.path_px))[:, None]
+            middles = contour.pixels + beyond * contour.normals
             mean, variance = edge_places(
-                self.log_ratio, contour.pixels, contour.normals, reach_px, config.steps, config.correlated_px
+                self.log_ratio, middles, contour.normals, reach_px, config.steps, config.correlated_px
             )
             jacobian = slopes(contour.points, contour.along, pose.translation)
             step, _ = descend(jacobian, mean, variance, prior, total, most, _SETTINGS)
@@ -156,7 +170,7 @@ class FrameForeground:
 
     def fitted(self, start: Fit) -> Fit | None:
         """Return the fit that the contour cue finds from a judged start, or the start where its evidence is better."""
-        contour = contour_near(self.frame, self.camera, self.solid, start.pose, self.config)
+        contour = contour_near(self.frame, self.camera, self.solid, start.pose, self.path_px, self.config)
         found = [replace(start, contour=contour)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))
@@ -176,29 +190,38 @@ class FrameForeground:
         nats, overlap = self._score(drawing)
         center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
         shown = self._shown if self.foreground_edges else None
-        evidence = Evidence(self.frame, self.camera, self.solid, center, float(radius), False, shown)
+        view = self.frame, self.camera, self.solid, center, float(radius), False
+        evidence = Evidence(*view, shown, self.config.contour_config(self.path_px))
         return Fit(pose, nats + evidence.edges(vertices, drawing), overlap, contour)
 
     @cached_property
     def _shown(self) -> NDArray[np.uint8]:
         """The foreground as an image [H, W, 3]: the probability that a pixel shows the body."""
         sure = self.config.certain_nats
-        level = 255.0 * expit(np.clip(self.log_ratio, -sure, sure))
+        level = 255.0 * expit(np.clip(self.sharp, -sure, sure))
         return np.repeat(level.astype(np.uint8)[..., None], 3, axis=-1)
 
 
 def contour_near(
-    frame: NDArray[np.uint8], camera: Camera, solid: Solid, pose: Pose, config: SilhouetteFitConfig = DEFAULTS
+    frame: NDArray[np.uint8],
+    camera: Camera,
+    solid: Solid,
+    pose: Pose,
+    path_px: tuple[float, float] = STILL,
+    config: SilhouetteFitConfig = DEFAULTS,
 ) -> Contour | None:
-    """Return the fit of the contour cue near a pose; None where too few lines across the contour find the edge."""
+    """Return the fit of the contour cue near a pose; None where too few lines across the contour find the edge.
+
+    path_px: path of the body in the exposure of the frame (x, y).
+    """
     prior = np.diag(np.array(config.contour_std) ** -2.0)
-    return fit_contour(frame, camera, solid, pose, prior=prior, config=config.contour_config)
+    return fit_contour(frame, camera, solid, pose, prior=prior, config=config.contour_config(path_px))
 
 
 def detect(silhouettes: Silhouettes, seen: FrameForeground, most: int = 4) -> list[Fit]:
     """Detect a mesh in a frame; return at most `most` fitted poses, the best first."""
     config, found = seen.config, list[Fit]()
-    for proposed in propose_poses(silhouettes, seen.log_ratio, seen.camera):
+    for proposed in propose_poses(silhouettes, seen.sharp, seen.camera):
         aligned = [seen.aligned(pose, config.proposal_reaches) for pose in proposed]
         judged = [seen.judged(pose, None) for pose in aligned if pose is not None]
         judged.sort(key=lambda fit: -fit.nats)

@@ -19,6 +19,7 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
 from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.edge_widths import change_of, edge_widths
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.verifier import background_of
 from vid2phys.types import Array, Camera, Mesh
@@ -40,14 +41,6 @@ class VisibilityConfig:
     """Least change of a patch that shows the body, multiples of its noise."""
     along: float = 0.7
     """Least cosine of an edge's normal and the motion, for an edge across which the body moves."""
-    reach: float = 0.5
-    """Reach of a line across an edge, as a share of the body's size."""
-    reach_px: tuple[float, float] = (6.0, 40.0)
-    """Least and largest reach, px."""
-    step_px: float = 0.5
-    """Step along a line, px."""
-    shares: tuple[float, float] = (0.75, 0.25)
-    """Shares of the change inside, between which the width of an edge is measured."""
     sure_change: float = 2.0
     """Change inside of an edge, as a multiple of the least one, from which on its width is measured."""
     min_edges: int = 20
@@ -127,7 +120,7 @@ def visibility(
         patches = _change_of_patches(frames[i], behind, silhouette.window, config.patch_px)
         hidden.append(float((patches[known] < of_patch).mean()))
         widths += _widths(
-            _change(frames[i], behind), silhouette.contour, path, config.sure_change * least, config
+            change_of(frames[i], behind), silhouette.contour, path, config.sure_change * least, config
         ).tolist()
     if not sizes:
         return None
@@ -156,13 +149,6 @@ class _Silhouette:
         return _Silhouette(contour, shown[:2], shown[2])
 
 
-def _change(frame: NDArray[np.uint8], behind: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return how far the pixels of a frame differ from the background, the largest of the colours, [H, W]."""
-    import cv2
-
-    return np.asarray(cv2.absdiff(frame, behind).max(axis=-1), np.uint8)
-
-
 def _change_of_patches(
     frame: NDArray[np.uint8], behind: NDArray[np.uint8], window: tuple[slice, slice], patch_px: int
 ) -> NDArray[np.float32]:
@@ -188,24 +174,8 @@ def _widths(
     change: NDArray[np.uint8], contour: OccludingContour, path: Array, least: float, config: VisibilityConfig
 ) -> Array:
     """Return the widths [N] of the edges across which the body moves by `path` [2] px, px."""
-    import cv2
-
     speed = float(np.linalg.norm(path))
     if speed < 1.0:
         return np.zeros(0)
-    chosen = np.abs(contour.normals @ path) > config.along * speed
-    reach = float(np.clip(config.reach * contour.size_px, *config.reach_px))
-    steps = np.arange(-reach, reach + 1e-9, config.step_px)
-    at = contour.pixels[chosen, None] + steps[:, None] * contour.normals[chosen, None]
-    if not len(at):
-        return np.zeros(0)
-    seen = cv2.remap(change, at[..., 0].astype(np.float32), at[..., 1].astype(np.float32), cv2.INTER_LINEAR)
-    seen = seen.astype(float)
-    inside = np.median(seen[:, : len(steps) // 3], axis=1)
-    high, low = (seen > share * inside[:, None] for share in config.shares)
-    last_high = len(steps) - 1 - high[:, ::-1].argmax(axis=1)
-    last_low = len(steps) - 1 - low[:, ::-1].argmax(axis=1)
-    quiet = seen[:, -(len(steps) // 3) :].max(axis=1) < config.shares[1] * inside  # no noise, and nothing else beside
-    sure = (inside > least) & quiet & (last_high > 0)
-    wide = config.step_px * (last_low - last_high) / (config.shares[0] - config.shares[1])
-    return np.asarray(wide[sure])
+    moves = np.abs(contour.normals @ path) > config.along * speed
+    return edge_widths(change, contour.pixels[moves], contour.normals[moves], contour.size_px, least).width

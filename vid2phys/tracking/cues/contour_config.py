@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vid2phys.tracking.cues.exposure import STILL
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContourConfig:
@@ -24,6 +26,15 @@ class ContourConfig:
     """Least number of drawn pixels on the edge of a silhouette."""
     max_contour_points: int = 160
     """Largest number of lines across a contour; they are spread evenly over all of its edges."""
+
+    path_px: tuple[float, float] = STILL
+    """Measured path of the body in the exposure of the frame (x, y), px. It blurs the edges across it."""
+    blurred_steps: float = 4.0
+    """Steps of a line that says whether there is an edge, in which a blurred edge lies; they are longer for it."""
+    sharp_px: float = 2.0
+    """Largest path across a crease for its place to be measured, px."""
+    blurred_crease_px: float = 8.0
+    """Largest path across a crease for its evidence to count, px: faces end beyond."""
 
     reach_sigma: float = 2.5
     """How far an edge is searched, in standard deviations of its place."""

@@ -11,7 +11,7 @@ Limits: a side that has the colour of the other has no edge; the line then count
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,24 +54,39 @@ def find_edges(
 
     step_px, reach = _steps(within_px, config)
     places = config.places_per_step
-    fine, half = step_px / places, (config.half_length + reach) * places
+    length = config.half_length + int(np.ceil(0.5 * np.hypot(*config.path_px) / step_px))
+    fine, half = step_px / places, (length + reach) * places
     start = contour.drawn - half * fine * contour.across
     smooth = 0 if round(step_px) == 1 else places
     cover = cover_lines(contour.coverage, start, fine * contour.across, 2 * half + 1, smooth)
-    return _find(frame, contour, cover, config.half_length, within_px, config)
+    return _find(frame, contour, cover, length, within_px, config)
 
 
 def find_creases(
     frame: NDArray[np.uint8], lines: CreaseLines, within_px: float, config: ContourConfig = DEFAULTS
 ) -> Edges:
-    """Locate edges as `find_edges` on lines across creases, which are short and have a straight edge."""
+    """Locate edges as `find_edges` on lines across creases, which are short and have a straight edge.
+
+    Lines along which the body moves in the exposure do not count: they would have to be longer.
+    """
     from scipy.special import ndtr
 
     step_px, reach = _steps(within_px, config)
     half = (config.half_length_crease + reach) * config.places_per_step
     straight = ndtr(-step_px / config.places_per_step * np.arange(-half, half + 1) / config.lens_px)
     cover = np.tile(straight, (len(lines.points), 1))
-    return _find(frame, lines, cover, config.half_length_crease, within_px, config)
+    found = _find(frame, lines, cover, config.half_length_crease, within_px, config)
+    return replace(found, variance=np.where(_blur(lines.normals, config) > config.sharp_px, np.inf, found.variance))
+
+
+def _blur(normals: Array, config: ContourConfig) -> Array:
+    """Return the widths [N] that the body's motion gives to edges with unit normals [N, 2], px."""
+    return np.abs(normals @ np.array(config.path_px))
+
+
+def _longer(blur: Array, config: ContourConfig) -> Array:
+    """Return the lengths [N, 1] of steps across edges of some blur [N], px."""
+    return np.maximum(1.0, blur / config.blurred_steps)[:, None]
 
 
 def _steps(within_px: float, config: ContourConfig) -> tuple[float, int]:
@@ -84,6 +99,12 @@ def crease_reach_px(within_px: float, config: ContourConfig = DEFAULTS) -> float
     """Return how far lines across creases reach to each side, the uncertainty of their edges included, px."""
     step_px, reach = _steps(within_px, config)
     return (config.half_length_crease + reach) * step_px
+
+
+def crease_evidence_reach_px(config: ContourConfig = DEFAULTS) -> float:
+    """Return how far lines across creases reach to each side when their evidence is asked, px."""
+    blur = min(float(np.hypot(*config.path_px)), config.blurred_crease_px)
+    return config.evidence_reach_px * max(1.0, blur / config.blurred_steps)
 
 
 def _find(
@@ -122,9 +143,11 @@ def contour_evidence(frame: NDArray[np.uint8], contour: OccludingContour, config
     """Return by how much the edge of a contour is seen in a frame above chance, nats."""
     from vid2phys.tracking.cues.edge_likelihood import cover_lines
 
-    start = contour.drawn - config.side_px * contour.across
-    cover = cover_lines(contour.coverage, start, contour.across, 2 * config.side_px + 1, 0)
-    odds = _odds(frame, contour.pixels, contour.normals, cover, config.even_contour, config)
+    step_px = _longer(contour.blur_px, config)
+    across = step_px * contour.across
+    start = contour.drawn - config.side_px * across
+    cover = cover_lines(contour.coverage, start, across, 2 * config.side_px + 1, 0)
+    odds = _odds(frame, contour.pixels, step_px * contour.normals, cover, config.even_contour, config)
     return float(odds.sum() * _apart(contour.pixels))
 
 
@@ -178,9 +201,12 @@ def print_evidence(
 
 def _crease_odds(frame: NDArray[np.uint8], pixels: Array, normals: Array, config: ContourConfig) -> Array:
     """Return the log odds [N] of a straight edge through each of some pixels [N, 2], across normals [N, 2]."""
-    steps = np.arange(-config.side_px, config.side_px + 1)
-    straight = np.tile(np.where(steps == 0, 0.5, steps < 0), (len(pixels), 1))
-    return _odds(frame, pixels, normals, straight, config.even_crease, config)
+    blur = _blur(normals, config)
+    step_px = _longer(blur, config)
+    places = step_px * np.arange(-config.side_px, config.side_px + 1)
+    straight = np.clip(0.5 - places / np.maximum(blur[:, None], 1e-9), 0.0, 1.0)
+    odds = _odds(frame, pixels, step_px * normals, straight, config.even_crease, config)
+    return np.where(blur > config.blurred_crease_px, 0.0, odds)
 
 
 def _apart(pixels: Array) -> float:
@@ -189,17 +215,17 @@ def _apart(pixels: Array) -> float:
 
 
 def _odds(
-    frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Array, even: float, config: ContourConfig
+    frame: NDArray[np.uint8], pixels: Array, steps: Array, cover: Array, even: float, config: ContourConfig
 ) -> Array:
-    """Return the log odds [N] of an edge through each of some pixels [N, 2], across normals [N, 2].
+    """Return the log odds [N] of an edge through each of some pixels [N, 2], on lines with steps [N, 2] px.
 
     The sides of a line differ by r = log(std of the line / std within its sides), in display values. The log odds of an
     edge are linear in r, bounded, and zero at `even`, as measured on held-out appearances. cover: [N, R] of a side.
     """
     from vid2phys.tracking.cues.edge_likelihood import sample_lines, side_ratio
 
-    start, length = pixels - config.side_px * normals, 2 * config.side_px + 1
-    seen, inside = sample_lines(frame, _DISPLAY, start, normals, 1.0, length, 1)
+    start, length = pixels - config.side_px * steps, 2 * config.side_px + 1
+    seen, inside = sample_lines(frame, _DISPLAY, start, steps, 1.0, length, 1)
     ratio, shown = side_ratio(seen, cover, config.side_share, config.min_side_px, config.side_noise)
     clipped = np.clip(config.odds_slope * (ratio - even), *config.odds_range)
     return np.asarray(np.where(inside & shown, clipped, 0.0))

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import Solid, crease_lines
-from vid2phys.tracking.cues.edge_lines import contour_evidence, crease_evidence, print_evidence
+from vid2phys.tracking.cues.edge_lines import (
+    contour_evidence,
+    crease_evidence,
+    crease_evidence_reach_px,
+    print_evidence,
+)
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.region import Region
 from vid2phys.tracking.cues.silhouette import Drawing, draw
@@ -32,7 +37,7 @@ class Evidence:
         radius: angular radius of the bounding sphere [rad].
         use_region: whether the colours of both sides of the silhouette count.
         foreground: [H, W, 3] display values, with the body white and all else black; None where it is not known. A
-            contour has to be an edge there, too. Edges of a print are not seen there.
+            contour has to be an edge there, too. Edges of a print are not seen there, and motion does not blur it.
         config: settings of the edges.
     """
 
@@ -78,12 +83,12 @@ class Evidence:
             return -np.inf
         nats = contour_evidence(self.frame, contour, self.config) + self._creases(vertices, drawing)
         if self.foreground is not None:
-            nats += self.config.foreground_share * contour_evidence(self.foreground, contour, self.config)
+            nats += self.config.foreground_share * contour_evidence(self.foreground, contour.still(), self.config)
         return nats / self.config.evidence_length_px
 
     def _creases(self, vertices: Array, drawing: Drawing) -> float:
         """Return the evidence of creases, as far as a print does not account for it."""
-        creases = crease_lines(self.solid, vertices, drawing, self.camera, self.config.evidence_reach_px)
+        creases = crease_lines(self.solid, vertices, drawing, self.camera, crease_evidence_reach_px(self.config))
         nats = 0.0 if creases is None else crease_evidence(self.frame, creases, self.config)
         if creases is None or nats <= 0.0 or (place := drawing.in_frame(self.camera)) is None:
             return nats

@@ -9,7 +9,7 @@ Limits: parts that are thinner than a drawn pixel have no contour.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numba
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
+from vid2phys.tracking.cues.exposure import averaged
 from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera
 
@@ -37,6 +38,7 @@ class OccludingContour:
         lens_px: blur of the lens, standard deviation, px of the drawing.
         drawn: [N, 2] the points in the drawing.
         across: [N, 2] one frame pixel along a normal, in pixels of the drawing.
+        path: [2] of the body in the exposure of the frame, px of the drawing.
     """
 
     points: Array
@@ -47,13 +49,24 @@ class OccludingContour:
     lens_px: float
     drawn: Array
     across: Array
+    path: Array
 
     @cached_property
     def coverage(self) -> NDArray[np.float32]:
-        """The drawing through the lens, float32 [h, w] in 0..1."""
+        """The drawing through the lens, along the path of an exposure, float32 [h, w] in 0..1."""
         import cv2
 
-        return np.asarray(cv2.GaussianBlur(self.silhouette, (0, 0), self.lens_px), dtype=np.float32)
+        lit = np.asarray(cv2.GaussianBlur(self.silhouette, (0, 0), self.lens_px), dtype=np.float32)
+        return averaged(lit, self.path)
+
+    @property
+    def blur_px(self) -> Array:
+        """The widths [N] that the body's motion gives to the edges, px of the frame."""
+        return np.asarray(np.abs(self.across @ self.path) / (self.across**2).sum(axis=1))
+
+    def still(self) -> OccludingContour:
+        """Return the contour of a body that does not move in the exposure."""
+        return replace(self, path=np.zeros(2))
 
     @property
     def size_px(self) -> float:
@@ -86,7 +99,8 @@ def occluding_contour(drawing: Drawing, camera: Camera, config: ContourConfig = 
     across = focal * steps
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
     lens_px = config.lens_px * zoom
-    return OccludingContour(points, pixels[sound], normals, along, silhouette, lens_px, drawn[sound], across)
+    path = focal * np.linalg.solve(to_pixels.mean(axis=0), np.array(config.path_px))
+    return OccludingContour(points, pixels[sound], normals, along, silhouette, lens_px, drawn[sound], across, path)
 
 
 @_compiled
