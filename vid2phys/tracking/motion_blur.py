@@ -77,13 +77,13 @@ class MotionBlur:
         edges = _moving_edges(frames, foreground, config)
         if edges is None:
             return None
-        if edges.share > 1.0 or edges.share * edges.motion_px < config.least_path_px:  # soft edges, or sharp ones
+        if edges.share > 1.0 or edges.path_px(edges.motion_px) < config.least_path_px:  # soft edges, or sharp ones
             return None
         found = list(in_processes(lambda i: _region(frames, foreground, i), range(len(frames))))
         motions = _motions(np.array([place for place, _ in found]), np.array([side for _, side in found]), config)
         speeds = np.linalg.norm(motions, axis=1)
         moving = speeds > config.least_motion_px
-        if not moving.any() or edges.share * np.median(speeds[moving]) < config.least_path_px:
+        if not moving.any() or edges.path_px(float(np.median(speeds[moving]))) < config.least_path_px:
             return None
         return MotionBlur(edges.share * motions, edges.excess, config)
 
@@ -116,9 +116,12 @@ class _MovingEdges:
 
     @property
     def share(self) -> float:
-        """The share of a frame in which the shutter is open."""
-        wide, still = float(np.median(self.width)), self.still_px / self.motion_px
-        return float(np.sqrt(max(wide**2 - still**2, 0.0)))
+        """The share of a frame in which the shutter is open; lens and codec soften only the ends of a wide ramp."""
+        return float(np.median(self.width))
+
+    def path_px(self, motion_px: float) -> float:
+        """Return the path in an exposure at a motion from frame to frame, px, without what lens and codec add."""
+        return float(np.sqrt(max((self.share * motion_px) ** 2 - self.still_px**2, 0.0)))
 
     @property
     def excess(self) -> float:
@@ -127,7 +130,7 @@ class _MovingEdges:
 
 
 def _moving_edges(frames: Indexed, foreground: Foreground, config: MotionBlurConfig) -> _MovingEdges | None:
-    """Return the edges of a clip across which the body moves; None for too few, and where they are not blurred."""
+    """Return the edges of a clip across which the body moves; None for too few."""
     if len(frames) < 3:
         return None
     rows = np.unique(1 + evenly(len(frames) - 2, config.frames)).tolist()
@@ -145,8 +148,7 @@ def _moving_edges(frames: Indexed, foreground: Foreground, config: MotionBlurCon
     if len(together) < config.min_edges:
         return None
     still_px = float(np.median(slow)) if len(slow) else 0.0
-    seen = _MovingEdges(together[:, 0], together[:, 1], float(np.median(speeds)), still_px)
-    return seen if seen.share > 0.0 else None
+    return _MovingEdges(together[:, 0], together[:, 1], float(np.median(speeds)), still_px)
 
 
 def _edges_in(
