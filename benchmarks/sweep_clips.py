@@ -172,10 +172,20 @@ def _scaled(cell: Cell, body: Body, rng: np.random.Generator) -> tuple[Solid, Mo
     return *scaled(factor), frames
 
 
+def frame_path_px(cell: Cell, body: Body, seed: int = 0) -> float:
+    """Return the mean path of the body from frame to frame in a clip that `make` writes, px."""
+    _, motion, frames = thrown(cell, body, seed)
+    return _frame_path_px(cell, motion, frames, cell.lens)
+
+
+def _frame_path_px(cell: Cell, motion: Motion, frames: int, lens: Lens) -> float:
+    pixels, _ = lens.project(motion.at(np.arange(frames) / cell.fps)[0])
+    return float(np.linalg.norm(np.diff(pixels, axis=0), axis=1).mean())
+
+
 def _exposure_s(cell: Cell, motion: Motion, frames: int, lens: Lens) -> float:
     """Return the exposure that blurs by `blur_px` in the mean."""
-    pixels, _ = lens.project(motion.at(np.arange(frames) / cell.fps)[0])
-    path_px = float(np.linalg.norm(np.diff(pixels, axis=0), axis=1).mean())
+    path_px = _frame_path_px(cell, motion, frames, lens)
     if cell.blur_px > path_px:
         raise ValueError(f"got a blur of {cell.blur_px:g} px; expected at most the path in one frame, {path_px:.1f} px")
     return cell.blur_px / path_px / cell.fps

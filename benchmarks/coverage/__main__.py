@@ -3,10 +3,10 @@
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
 KIND: arms, bars, cameras, falls, flights, shutters, springs, swings, throws; from pixels: filmed_arms, filmed_bars,
-filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows state `held_share`; `width_ratio`, the half width over
-1.96 times the error; and `bias_ratio`, the mean error over the root mean square. Intervals of random motions differ in
-width. Errors are therefore counted in stated standard deviations, and the width ratio is one over their root mean
-square.
+filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows state `held_share`;
+`width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the mean error over the root mean square.
+Intervals of random motions differ in width. Errors are therefore counted in stated standard deviations, and the width
+ratio is one over their root mean square.
 
 Errors of poses are drawn from the error model of the tracker: this judges fits and their intervals, not the tracker.
 Kinds from pixels draw a clip of each motion and call `identify`: they judge the tracker, too. A fall takes some 30 s
@@ -36,6 +36,7 @@ _SYSTEMS = {
     "falls": "rigid body",
     "filmed_arms": "articulated",
     "filmed_bars": "soft body",
+    "filmed_blurred_falls": "rigid body, blurred",
     "filmed_falls": "rigid body",
     "filmed_flights": "quadrotor",
     "filmed_swings": "pendulum",

@@ -15,7 +15,7 @@ import pytest
 import trimesh
 from numpy.typing import NDArray
 
-from benchmarks.clips.bodies import build
+from benchmarks.clips.bodies import Body, build
 from benchmarks.coverage import __main__ as command
 from benchmarks.coverage import (
     arms,
@@ -23,6 +23,7 @@ from benchmarks.coverage import (
     filmed,
     filmed_arms,
     filmed_bars,
+    filmed_blurred_falls,
     filmed_falls,
     filmed_flights,
     filmed_swings,
@@ -30,6 +31,7 @@ from benchmarks.coverage import (
     flights,
 )
 from benchmarks.coverage.cases import Case
+from benchmarks.sweep_clips import Cell, frame_path_px
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.render.rasterizer import rasterize_camera
@@ -75,6 +77,22 @@ def test_a_fall_is_drawn_and_its_clip_goes_through_the_command(tmp_path: Path, m
     assert case.converged
     assert case.found == {"gravity": GRAVITY}
     assert 8.8 < case.truth["gravity"] < 10.8
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_body_of_a_blurred_fall_moves_far_in_an_exposure(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (given, made) = _instead_of_identify(monkeypatch), list[tuple[Cell, Body]]()
+    monkeypatch.setattr(filmed_falls, "make", lambda cell, body, *_: made.append((cell, body)))
+    case = filmed_blurred_falls.case(seed, tmp_path)
+    ((cell, body),) = made
+    assert 24.0 <= cell.fps <= 60.0
+    assert cell.blur_px <= 0.3 * cell.size_px
+    assert cell.blur_px <= 0.85 * frame_path_px(cell, body, seed) + 1e-9
+    assert cell.blur_px >= min(0.08 * cell.size_px, 0.85 * frame_path_px(cell, body, seed)) - 1e-9
+    assert case.truth == {"gravity": cell.gravity}
+    assert given[0].fit == ("gravity",)
 
 
 def test_an_arm_is_drawn_where_the_models_kinematics_place_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
