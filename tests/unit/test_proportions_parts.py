@@ -147,9 +147,10 @@ class Stated:
         distance_m = np.array([1.0, 9.0, *np.linspace(1.5, 2.5, count)])
         poses = Pose(np.tile(np.eye(3), (count + 2, 1, 1)), distance_m[:, None] * np.array([0.0, 0.6, 0.8]))
         poses.translation[1] = np.nan
-        return proportions(poses, np.arange(count + 2) > 0, frames, camera, BOX, ProportionsConfig(**config))
+        return proportions(poses, np.arange(count + 2) > 0, frames, camera, BOX, None, ProportionsConfig(**config))
 
-    def _of_frame(self, frame: int, camera: Camera, solid: Any, pose: Pose, config: Any) -> Any:
+    def _of_frame(self, frame: int, camera: Camera, solid: Any, pose: Pose, config: Any, path_px: Any) -> Any:
+        assert path_px == (0.0, 0.0)
         self.fitted.append(frame)
         if frame == self.lost:
             return None

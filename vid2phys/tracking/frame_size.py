@@ -38,23 +38,15 @@ def is_large(found: Sequence[Fit | None], camera: Camera, radius_m: float) -> bo
 
 
 def at_own_size(
-    frames: Indexed,
-    camera: Camera,
-    solid: Solid,
-    found: Sequence[Fit | None],
-    blur: MotionBlur | None = None,
-    by: int = 1,
+    frames: Indexed, camera: Camera, solid: Solid, found: Sequence[Fit | None], blur: MotionBlur | None = None
 ) -> list[Fit | None]:
-    """Return the fits of all frames as the contour cue refines them in the frames themselves.
-
-    blur: motion blur of the reduced frames. by: how many pixels of a frame are one of these in each direction.
-    """
+    """Return the fits of all frames as the contour cue refines them in the frames themselves."""
 
     def fitted(i: int) -> Fit | None:
         fit = found[i]
         if fit is None:
             return None
-        path_px = STILL if blur is None else blur.path(i, by)
+        path_px = STILL if blur is None else blur.path(i)
         contour = contour_near(frames[i], camera, solid, fit.pose, path_px)
         return fit if contour is None else replace(fit, pose=contour.pose, contour=contour)
 

@@ -200,7 +200,7 @@ def track_mesh(
     track = _with_fits(track, good, list(fits.values()), calibration, config)
     track = replace(track, learned_texture=refined is not None and refined.is_textured)
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
-    track = replace(track, unsupported=refused.astype(np.int64))
+    track = replace(track, unsupported=refused.astype(np.int64), blur=tracker.blur)
     if texture is not None:
         track = _by_texture(frames, camera, mesh, texture, track, calibration, config) or track
     return track.clocked()
@@ -412,7 +412,8 @@ class MeshTracker:
         if not is_large(found, small.camera, self.mesh.radius_m):
             return self.run()
         self.small, self.evidence, self.moved = small, small.evidence, small.moved
-        return at_own_size(self.frames, self.camera, self.solid, found, small.blur, by)
+        self.blur = None if small.blur is None else small.blur.enlarged(by)
+        return at_own_size(self.frames, self.camera, self.solid, found, self.blur)
 
     def refined_by_surfaces(self, poses: Mapping[int, Pose]) -> RefinedPoses | None:
         """Return the poses of frames as the body's surfaces refine them; None where contours serve as well.

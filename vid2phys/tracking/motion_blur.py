@@ -87,10 +87,14 @@ class MotionBlur:
             return None
         return MotionBlur(edges.share * motions, edges.excess, config)
 
-    def path(self, i: int, by: int = 1) -> tuple[float, float]:
-        """Return the path of the body in the exposure of frame i, px of frames that are `by` times as large."""
-        x, y = (by * self.paths_px[i]).tolist()
+    def path(self, i: int) -> tuple[float, float]:
+        """Return the path of the body in the exposure of frame i, px."""
+        x, y = self.paths_px[i].tolist()
         return x, y
+
+    def enlarged(self, by: int) -> MotionBlur:
+        """Return the motion blur of frames that are `by` times as large."""
+        return replace(self, paths_px=by * self.paths_px)
 
     def with_foreground(self, frames: Indexed, foreground: Foreground) -> MotionBlur:
         """Return the same blur with the excess of another foreground of the clip."""

@@ -25,8 +25,10 @@ from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import point_slopes, slopes
+from vid2phys.tracking.cues.exposure import STILL
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.frame_store import FrameStore
+from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.tracking.surface_refinement import surface_evidence
 from vid2phys.types import Array, Camera, Mesh
@@ -56,10 +58,9 @@ class ProportionsConfig:
     within_shares: tuple[float, ...] = (0.02,)
     """Standard deviations of the edges' places, as `ContourConfig` has them; wider ones meet other edges, of prints."""
 
-    @property
-    def contour(self) -> ContourConfig:
-        """The settings of the edge fits."""
-        return replace(CONTOUR, within_shares=self.within_shares)
+    def contour(self, path_px: tuple[float, float]) -> ContourConfig:
+        """Return the settings of an edge fit. path_px: path of the body in the exposure of the frame."""
+        return replace(CONTOUR, within_shares=self.within_shares, path_px=path_px)
 
 
 DEFAULTS = ProportionsConfig()
@@ -90,6 +91,7 @@ def proportions(
     frames: FrameStore,
     camera: Camera,
     mesh: Mesh,
+    blur: MotionBlur | None = None,
     config: ProportionsConfig = DEFAULTS,
 ) -> Proportions | None:
     """Return how the proportions of a tracked body differ from those of its mesh; None for too few edges.
@@ -100,12 +102,16 @@ def proportions(
         frames: of the clip.
         camera: of the clip.
         mesh: of the body.
+        blur: of the clip; None for little.
         config: settings.
     """
     rows = np.flatnonzero(tracked & poses.is_finite)
     rows = rows[evenly(len(rows), config.frames)]
     solid = Solid.of(mesh)
-    each = in_processes(lambda i: _of_frame(frames[i], camera.at(i), solid, poses[i], config), rows.tolist())
+    each = in_processes(
+        lambda i: _of_frame(frames[i], camera.at(i), solid, poses[i], config, STILL if blur is None else blur.path(i)),
+        rows.tolist(),
+    )
     known = [found for found in each if found is not None]
     if len(known) < config.least_frames:
         return None
@@ -192,16 +198,22 @@ class _Deformed:
 
 
 def _of_frame(
-    frame: NDArray[np.uint8], camera: Camera, solid: Solid, pose: Pose, config: ProportionsConfig
+    frame: NDArray[np.uint8],
+    camera: Camera,
+    solid: Solid,
+    pose: Pose,
+    config: ProportionsConfig,
+    path_px: tuple[float, float] = STILL,
 ) -> tuple[Array, Array] | None:
     """Return what a frame states of the deformation: information [6, 6], and information times value [6]."""
     std = np.append(config.pose_std, np.full(len(_PAIRS), config.deformation_std))
     start = _Deformed(solid.mesh, _middle(solid.mesh), pose, np.eye(3))
     prior = np.diag(std**-2.0)
-    fit = fit_edges(frame, camera, solid, start, prior, std, config=config.contour)
+    contour = config.contour(path_px)
+    fit = fit_edges(frame, camera, solid, start, prior, std, config=contour)
     if fit is None:
         return None
-    moved, edges = fit[0], fit[1] / config.contour.overconfidence
+    moved, edges = fit[0], fit[1] / contour.overconfidence
     skewed = 0.5 * (moved.deformation + moved.deformation.T) - np.eye(3)
     value = np.append(pose.step_to(moved.pose), [skewed[a, b] for a, b in _PAIRS])
     pull = (edges + prior) @ value

@@ -14,6 +14,7 @@ from vid2phys.error_clock import error_clock
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.tracking.detectors.network import Detections
+from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.proportions import Proportions
 from vid2phys.tracking.visibility import Visibility
 from vid2phys.types import Array, Observation
@@ -30,7 +31,7 @@ class Track:
     the image does not support (`support`). image_match: how well the images show the mesh, of a track by silhouettes
     (`support.image_match`); NaN where nobody asked. visibility, proportions: what the clip shows of the body, and how
     its shape differs from the mesh, of such a track. learned_texture: whether a texture that the mesh does not have
-    refined the poses (`surface_refinement`).
+    refined the poses (`surface_refinement`). blur: of the clip, of a track by silhouettes; None where there is little.
     """
 
     observation: Observation
@@ -44,6 +45,7 @@ class Track:
     visibility: Visibility | None = None
     proportions: Proportions | None = None
     learned_texture: bool = False
+    blur: MotionBlur | None = None
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:

@@ -248,7 +248,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     places = _places(inputs, frames) if inputs.hint is None else (inputs.hint,)
     found = _best_supported(places, tracked, lambda one: not silhouette_doubts(inputs, one))
     placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
-    return replace(found, visibility=visibility(*placed), proportions=proportions(*placed))
+    return replace(found, visibility=visibility(*placed), proportions=proportions(*placed, found.blur))
 
 
 def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
