@@ -21,7 +21,7 @@ from vid2phys.engine.pose_geometry import modes_of_points
 from vid2phys.engine.rolling_shutter import Twist, origin_delay, row_delay, shown_mesh, shown_points
 from vid2phys.geometry import Pose, quat_from_matrix, rotvec_from_quat
 from vid2phys.tracking.background import Indexed
-from vid2phys.tracking.cues.contour_config import DEFAULTS
+from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import slopes
 from vid2phys.tracking.cues.photometric import PRIOR_STD
@@ -114,7 +114,7 @@ def at_row_times(
         if not (by_edges and seen.measured[i]):
             return _by_points(camera, mesh, pose[i], twist, tracked[i])
         body = MovingBody(mesh, camera, pose[i], twist, False)
-        fit = fit_edges(frames[i], camera, solid, body, np.diag(_STD**-2.0), _MOST)
+        fit = fit_edges(frames[i], camera, solid, body, np.diag(_STD**-2.0), _MOST, config=_contour(track, i))
         return pose[i] if fit is None else fit[0].pose
 
     for _ in range(_ROUNDS if near is None else 1):
@@ -141,7 +141,7 @@ def fit_readouts(
 
     def fitted(i: int) -> tuple[MovingBody, Array] | None:
         body = MovingBody(mesh, camera, pose[i], motion[i], True)
-        return fit_edges(frames[i], camera, solid, body, prior, largest)
+        return fit_edges(frames[i], camera, solid, body, prior, largest, config=_contour(track, i))
 
     for i, found in zip(known, in_processes(fitted, known), strict=True):
         if found is None:
@@ -154,6 +154,11 @@ def fit_readouts(
             out.change_s[i] = change_s * (1.0 + prior[6, 6] / own)  # as if there were no prior
             out.information[i], out.response[i] = own, response
     return out
+
+
+def _contour(track: Track, i: int) -> ContourConfig:
+    """Return the settings of an edge fit in frame i of a track."""
+    return DEFAULTS if track.blur is None else replace(DEFAULTS, path_px=track.blur.path(i))
 
 
 def row_times(camera: Camera, pose: Pose, times_s: Array) -> Array:
