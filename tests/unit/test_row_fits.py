@@ -19,6 +19,7 @@ from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking import rolling_shutter as module
 from vid2phys.tracking.measured import with_poses
+from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.rolling_shutter import (
     MovingBody,
     _by_points,
@@ -180,10 +181,12 @@ class StandIn:
 
     answer: Callable[[int, MovingBody], Any]
     asked: list[tuple[int, MovingBody, Array, Array]] = field(default_factory=list)
+    paths_px: set[tuple[float, float]] = field(default_factory=set)
 
     def __call__(
-        self, frame: str, camera: Camera, solid: Any, body: MovingBody, prior: Array, most: Array
+        self, frame: str, camera: Camera, solid: Any, body: MovingBody, prior: Array, most: Array, *, config: Any
     ) -> tuple[MovingBody, Array] | None:
+        self.paths_px.add(config.path_px)
         assert camera is body.camera
         assert solid.mesh is MESH
         i = int(frame.split()[1])
@@ -236,6 +239,7 @@ def test_the_readout_of_a_frame_is_that_without_its_prior(stand_in: StandIn) -> 
 def test_a_readout_is_fitted_from_the_tracked_pose_and_its_motion(stand_in: StandIn) -> None:
     pose = poses_at(TIMES_S, bend=4.0)
     fit_readouts(IMAGES, ROLLING, MESH, track_of(pose), STD_S)
+    assert stand_in.paths_px == {(0.0, 0.0)}
     for i, body, prior, most in stand_in.asked:
         np.testing.assert_array_equal(body.pose.translation, pose.translation[i])
         np.testing.assert_allclose(body.twist.linear, [0.5 + 4.0 * TIMES_S[i], -0.6, 0.4], atol=1e-9)
@@ -244,6 +248,17 @@ def test_a_readout_is_fitted_from_the_tracked_pose_and_its_motion(stand_in: Stan
         assert body.camera is ROLLING
         np.testing.assert_allclose(prior, np.diag([*(1.0 / STD**2), 1.0 / STD_S**2]))
         np.testing.assert_allclose(most, [*MOST, STD_S])
+
+
+def test_edges_are_looked_for_along_the_path_of_a_blurred_body(stand_in: StandIn) -> None:
+    blur = MotionBlur(np.arange(14.0).reshape(7, 2), 0.5)
+    track = replace(track_of(poses_at(TIMES_S)), blur=blur)
+    paths_px = {(2.0 * i, 2.0 * i + 1.0) for i in range(7)}
+    fit_readouts(IMAGES, ROLLING, MESH, track, STD_S)
+    assert stand_in.paths_px == paths_px
+    stand_in.paths_px.clear()
+    at_row_times(IMAGES, ROLLING, MESH, track, TIMES_S)
+    assert stand_in.paths_px == paths_px
 
 
 def test_the_fastest_frames_are_asked_in_their_order(stand_in: StandIn) -> None:
