@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vid2phys.commands.identify.pipeline import _best_supported
+from vid2phys.commands.identify import silhouette_doubts
+from vid2phys.commands.identify.pipeline import _best_supported, _is_sure
 from vid2phys.errors import InputError
 from vid2phys.tracking.changing_place import changing_place
 from vid2phys.types import Array
@@ -111,3 +112,17 @@ def test_the_better_match_counts_and_no_other_place_is_tried_where_it_has_no_dou
     assert chosen({"anywhere": 1.0, "here": failure}) == "anywhere"
     with pytest.raises(InputError, match="nothing moves"):
         chosen({"anywhere": failure, "here": InputError("no object", "", "")})
+
+
+@pytest.mark.parametrize(("blur", "doubts", "sure"), [
+    (None, [], True),
+    (None, ["it jumps"], False),
+    ("measured", ["it jumps"], True),
+])  # fmt: skip
+def test_a_body_with_a_doubt_is_looked_for_again_unless_it_blurs(
+    blur: Any, doubts: list[str], sure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silhouette_doubts, "silhouette_doubts", lambda inputs, track: doubts)
+    inputs: Any = "inputs"
+    track: Any = SimpleNamespace(blur=blur)
+    assert _is_sure(inputs, track) == sure

@@ -220,7 +220,6 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
-    from vid2phys.commands.identify.silhouette_doubts import silhouette_doubts
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.frame_store import FrameStore
@@ -246,7 +245,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
         return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
 
     places = _places(inputs, frames) if inputs.hint is None else (inputs.hint,)
-    found = _best_supported(places, tracked, lambda one: not silhouette_doubts(inputs, one))
+    found = _best_supported(places, tracked, lambda one: _is_sure(inputs, one))
     placed = found.poses.pose, found.tracked, frames, inputs.camera, inputs.mesh
     return replace(found, visibility=visibility(*placed), proportions=proportions(*placed, found.blur))
 
@@ -264,6 +263,16 @@ def _places(inputs: Inputs, frames: FrameStore) -> Iterator[Hint | None]:
     place = changing_place(frames, inputs.clip.times_s)
     if place is not None:
         yield place
+
+
+def _is_sure(inputs: Inputs, track: Track) -> bool:
+    """Return whether a body is not to be looked for elsewhere: its track has no doubt, or it moves so that it blurs.
+
+    The images support a sharp thing at rest better than a blurred body.
+    """
+    from vid2phys.commands.identify.silhouette_doubts import silhouette_doubts
+
+    return track.blur is not None or not silhouette_doubts(inputs, track)
 
 
 def _best_supported(
