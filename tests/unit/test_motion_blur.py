@@ -123,6 +123,21 @@ def test_frames_in_which_regions_differ_take_the_motion_of_others() -> None:
     np.testing.assert_allclose(_motions(middles, sides, MotionBlurConfig()), np.tile([10.0, 0.0], (12, 1)), atol=1e-9)
 
 
+def test_far_from_frames_with_a_region_the_body_rests() -> None:
+    middles = np.stack([10.0 * np.arange(30), np.zeros(30)], axis=-1)
+    sides = np.where(np.arange(30) < 12, 30.0, np.nan)
+    middles[12:] = np.nan
+    found = _motions(middles, sides, MotionBlurConfig())
+    np.testing.assert_allclose(found[:12], np.tile([10.0, 0.0], (12, 1)), atol=1e-9)
+    assert not found[18:].any()
+
+
+def test_a_motion_is_no_longer_than_the_body() -> None:
+    middles = np.stack([0.0 * np.arange(9), -50.0 * np.arange(9)], axis=-1)
+    found = _motions(middles, np.full(9, 30.0), MotionBlurConfig())
+    np.testing.assert_allclose(found, np.tile([0.0, -30.0], (9, 1)), atol=1e-9)
+
+
 @pytest.mark.parametrize("shutter", [0.6, 0.9])
 def test_a_contour_fits_blurred_edges(shutter: float) -> None:
     """Fits that know the path are nearer across the line of sight."""

@@ -50,7 +50,7 @@ class MotionBlurConfig:
     smooth_px: float = 2.0
     """Blur of a region in which the normals of its contour are measured, px."""
     median_frames: int = 5
-    """Number of frames of whose motions the median is taken."""
+    """Number of frames of whose motions the median is taken, and over which motions are continued."""
 
 
 DEFAULTS = MotionBlurConfig()
@@ -202,19 +202,22 @@ def _region(frames: Indexed, foreground: Foreground, i: int) -> tuple[Array, flo
 
 
 def _motions(middles: Array, sides: Array, config: MotionBlurConfig) -> Array:
-    """Return the motions [T, 2] of a body from frame to frame.
+    """Return the motions [T, 2] of a body from frame to frame, no longer than the body is.
 
     Args:
         middles: [T, 2] of the most likely regions, px.
-        sides: [T] their sizes. Where these are not alike, regions are not the same body, and the motions of the frames
-            before and after count.
+        sides: [T] their sizes. Where these are not alike, regions are not the same body. The motions of frames nearby
+            count there; far from them the body is taken to rest.
         config: settings.
     """
-    from scipy.ndimage import median_filter
+    from scipy.ndimage import distance_transform_edt, median_filter
 
     at, steps = np.arange(len(middles)), np.gradient(middles, axis=0)
-    beside = np.stack([sides, np.roll(sides, 1), np.roll(sides, -1)])[:, 1:-1]
+    beside = np.stack([sides[:-2], sides[1:-1], sides[2:]])
     alike = np.zeros(len(sides), dtype=bool)
     alike[1:-1] = np.ptp(np.log(beside), axis=0) < np.log(config.alike)
     filled = np.stack([np.interp(at, at[alike], steps[alike, k]) for k in (0, 1)], axis=-1)
-    return np.asarray(median_filter(filled, size=(config.median_frames, 1), mode="nearest"))
+    filled[distance_transform_edt(~alike) > config.median_frames] = 0.0
+    motions = np.asarray(median_filter(filled, size=(config.median_frames, 1), mode="nearest"))
+    length = np.linalg.norm(motions, axis=1, keepdims=True)
+    return motions * np.minimum(1.0, float(np.median(sides[alike])) / np.maximum(length, 1e-9))
