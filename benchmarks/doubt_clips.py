@@ -32,7 +32,7 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.frame_store import FrameStore
-from vid2phys.tracking.mesh_tracker import track_mesh
+from vid2phys.tracking.mesh_track import track_mesh
 from vid2phys.tracking.proportions import proportions
 from vid2phys.tracking.visibility import Visibility, visibility
 from vid2phys.types import Camera

@@ -22,7 +22,8 @@ from vid2phys.tracking.frame_size import at_own_size, is_large, reduction_of
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import HintedRow
-from vid2phys.tracking.mesh_tracker import MeshTracker, track_mesh
+from vid2phys.tracking.mesh_track import track_mesh
+from vid2phys.tracking.mesh_tracker import MeshTracker
 from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Camera, Clip
 

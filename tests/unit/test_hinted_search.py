@@ -20,7 +20,7 @@ from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import HintedFrame, steady, unchanged, within_reach
-from vid2phys.tracking.mesh_tracker import track_mesh
+from vid2phys.tracking.mesh_track import track_mesh
 from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Clip
 

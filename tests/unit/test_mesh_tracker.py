@@ -1,4 +1,4 @@
-"""How a mesh is followed: hypotheses, searches, choices and what a track states, with frames that know the pose."""
+"""How a mesh is followed: hypotheses, searches and choices, with frames that know the pose."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from tests.moving_box import CAMERA, FPS, box_mesh
-from vid2phys.engine.pose_geometry import project_points
-from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.mesh_shape import shape_of
@@ -23,14 +21,8 @@ from vid2phys.tracking.mesh_tracker import (
     DEFAULTS,
     Hypothesis,
     MeshTracker,
-    _by_elements,
-    _by_texture,
-    _supported,
-    _track_features,
-    _with_fits,
 )
-from vid2phys.tracking.silhouette_fit import Fit, SilhouetteFitConfig
-from vid2phys.tracking.track import Track
+from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Array
 
 MESH = box_mesh()
@@ -498,106 +490,6 @@ def test_the_symmetry_element_with_most_evidence_in_the_clip_is_taken() -> None:
     np.testing.assert_allclose(tracker.evidence, np.array([-2.0, -4.0]) / TEMPERATURES.symmetry)
     exact = World(np.zeros(5)).tracker()
     assert exact._in_best_element(fits) is fits, "nothing tells exact elements apart"
-
-
-def test_frames_count_by_their_evidence_beside_that_of_good_frames() -> None:
-    """Evidence times the root of the distance, of which the 80th percentile is 100: 40 are needed."""
-    fits: list[Fit | None] = [fit_at(0.0, nats) for nats in (100.0, 100.0, 100.0, 39.0, 41.0)]
-    far = Pose(np.eye(3), 4.0 * START)
-    fits += [
-        None,
-        Fit(far, 21.0, 0.9, None),
-        Fit(far, 19.0, 0.9, None),
-        fit_at(0.0, 90.0, 0.36),
-        fit_at(0.0, 90.0, 0.35),
-    ]
-    assert _supported(fits, DEFAULTS).tolist() == [0, 1, 2, 4, 6, 8]
-    assert _supported([None, None], DEFAULTS).tolist() == []
-    assert _supported([fit_at(0.0, -5.0)], DEFAULTS).tolist() == [], "evidence against the body"
-
-
-def nothing(count: int) -> Track:
-    return Track.of_nothing(np.arange(count) / FPS, SHAPE.points_body, Calibration(), np.zeros(len(SHAPE.rotations)))
-
-
-def test_a_track_states_the_errors_of_its_fits() -> None:
-    covariance = np.diag(np.arange(1.0, 7.0) ** 2) * 1e-6
-    contour: Any = SimpleNamespace(covariance=covariance)
-    errors = replace(
-        Calibration(),
-        contour_scale=(2.0, 1.0, 1.0, 3.0, 1.0, 1.0),
-        contour_correlation_s=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
-    )
-    fits = [fit_at(0.0, overlap=0.8), replace(fit_at(0.05), contour=contour)]
-    found = _with_fits(nothing(4), np.array([1, 3]), fits, errors, DEFAULTS)
-    assert found.tracked.tolist() == [False, True, False, True]
-    np.testing.assert_array_equal(found.quality, [0.0, 0.8, 0.0, 0.9])
-    np.testing.assert_array_equal(found.element, [-1, 0, -1, 0])
-    std = np.array([SilhouetteFitConfig().contour_std, 1e-3 * np.arange(1.0, 7.0) * errors.contour_scale])
-    measured = found.observation.configuration
-    assert measured is not None
-    np.testing.assert_allclose(found.poses.covariance[[1, 3]], std[..., None] ** 2 * np.eye(6))
-    np.testing.assert_allclose(measured.covariance[[1, 3]], 0.25 * std[..., None] ** 2 * np.eye(6))
-    np.testing.assert_allclose(measured.shared_basis[[1, 3]], std[..., None] * np.eye(6))
-    np.testing.assert_array_equal(found.observation.process_time_s, errors.contour_correlation_s)
-    np.testing.assert_allclose(found.observation.bearings[3], project_points(pose_at(0.05), SHAPE.points_body))
-    np.testing.assert_array_equal(found.observation.bearings[2], 0.0)
-    assert not found.poses.inliers.any()
-
-
-@pytest.mark.parametrize(("explained", "counts"), [([1, 1, 1, 0], True), ([1, 1, 0, 0], False)])
-def test_a_texture_must_explain_more_than_half_of_the_frames(
-    explained: list[int], counts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = np.array(explained, dtype=bool)
-    track = _with_fits(nothing(4), np.arange(4), [fit_at(0.0)] * 4, Calibration(), DEFAULTS)
-    monkeypatch.setattr(mesh_tracker, "refine_texture", lambda *given: (given[4], shown))
-    refined = lambda *given, **_: (replace(given[3], quality=np.full(4, 0.7)), None)  # noqa: E731
-    monkeypatch.setattr(mesh_tracker, "refine_contours", refined)
-    monkeypatch.setattr(mesh_tracker, "_by_elements", lambda *given: np.arange(4.0))
-    found = _by_texture(
-        UNUSED, CAMERA, MESH, UNUSED, replace(track, branch_log_likelihood=np.ones(4)), Calibration(), DEFAULTS
-    )
-    assert (found is not None) is counts
-    if found is not None:
-        np.testing.assert_array_equal(found.tracked, shown)
-        np.testing.assert_array_equal(found.quality, 0.7, "contours refine what the texture explains")
-        np.testing.assert_array_equal(found.branch_log_likelihood, 1.0 + np.arange(4.0))
-
-
-def test_elements_are_compared_by_the_texture_of_some_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    track = _with_fits(nothing(9), np.arange(1, 8), [fit_at(0.0)] * 7, Calibration(), DEFAULTS)
-    monkeypatch.setattr(mesh_tracker, "_shown", lambda frame, *given: frame)
-    texture: Any = SimpleNamespace(element_nats=lambda i: np.array([10.0, 7.0 - i, -100.0]))
-    found = _by_elements(World(np.zeros(9)), CAMERA, MESH, texture, track, replace(DEFAULTS, element_frames=3))  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, np.array([0.0, -3.0 * 3 - (1 + 4 + 7), -90.0]) / TEMPERATURES.symmetry)
-
-
-@pytest.mark.parametrize(("seen", "counts"), [(1, False), (2, True)])
-def test_features_of_a_texture_must_be_found_in_some_frames(
-    seen: int, counts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In two of ten frames, of twenty."""
-    tried, tracks = list[int](), list[Track]()
-
-    def detect(i: int, camera: Any) -> tuple[Pose] | None:
-        tried.append(i)
-        return (pose_at(0.01 * i),) if len(tried) <= seen else None
-
-    monkeypatch.setattr(mesh_tracker.TextureFeatures, "of", lambda mesh: SimpleNamespace(detect=detect))
-    monkeypatch.setattr(mesh_tracker, "in_processes", lambda work, over: [work(each) for each in over])
-    monkeypatch.setattr(mesh_tracker, "_by_texture", lambda *given: tracks.append(given[4]) or given[4])  # type: ignore[func-returns-value]
-    given: Any = World(np.zeros(20)), np.arange(20) / FPS, CAMERA, MESH, UNUSED, SHAPE, Calibration()
-    found = _track_features(*given, replace(DEFAULTS, feature_frames=10))
-    assert len(tried) == 10
-    assert tried == [int(19 * k / 9) for k in range(10)]
-    assert (found is not None) is counts
-    if counts:
-        (track,) = tracks
-        assert np.flatnonzero(track.tracked).tolist() == tried[:2]
-        np.testing.assert_allclose(track.poses.translation[tried[1], 0], 0.01 * tried[1])
-    monkeypatch.setattr(mesh_tracker.TextureFeatures, "of", lambda mesh: None)
-    assert _track_features(*given, DEFAULTS) is None
 
 
 def test_the_background_is_learned_before_any_pose_with_the_colours_of_a_texture(

@@ -1,4 +1,4 @@
-"""What a mesh's track is made of: features of the texture first, else motion; what is refused, and what is kept."""
+"""Passes through a clip: what teaches, what is searched, and what texture, tilt and shadows count in a fit."""
 
 from __future__ import annotations
 
@@ -12,138 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.moving_box import CAMERA, FPS
-from tests.unit.test_mesh_tracker import MESH, SHAPE, World, fit_at, nothing, pose_at, xs
-from vid2phys.error_model import Calibration
-from vid2phys.errors import InputError
-from vid2phys.io.array_clip import array_clip
+from tests.unit.test_mesh_tracker import MESH, SHAPE, World, fit_at, pose_at, xs
 from vid2phys.tracking import mesh_tracker
 from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
-from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker, _with_fits, track_mesh
+from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker
 from vid2phys.tracking.silhouette_fit import Fit
-from vid2phys.tracking.surface_refinement import RefinedPoses
-from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
-FRAMES = 4
-CLIP = array_clip(np.zeros((FRAMES, 48, 64, 3), np.uint8), np.arange(FRAMES) / FPS, "blank")
-FOUND = [fit_at(0.0), None, fit_at(0.2), fit_at(0.3, overlap=0.1)]  # the last one is not supported
-MOVING = replace(CAMERA, camera_to_world=np.tile(np.eye(4), (FRAMES, 1, 1)))
 ELEMENTS = len(SHAPE.rotations)
-
-
-@dataclass
-class Stage:
-    """Stand-ins of the steps, which note what they were given. features: what the texture's features find."""
-
-    patch: pytest.MonkeyPatch
-    texture: Any = None
-    features: Track | None = None
-    at_hint: bool = True
-    found: Sequence[Fit | None] = tuple(FOUND)
-    moved: bool = True
-    learned: RefinedPoses | None = None
-    by_texture: Track | None = None
-
-    def __post_init__(self) -> None:
-        self.calls, self.tracker = list[str](), UNUSED
-        self.patch.setattr(mesh_tracker.SurfaceTexture, "of", lambda *_: self.texture)
-        self.patch.setattr(mesh_tracker, "_track_features", lambda *_: self.note("features", self.features))
-        self.patch.setattr(mesh_tracker, "is_at_hint", lambda *_: self.at_hint)
-        self.patch.setattr(mesh_tracker, "refine_by_surfaces", self.refine)
-        self.patch.setattr(mesh_tracker, "_by_texture", lambda *_: self.note("texture", self.by_texture))
-
-    def note(self, name: str, result: Any) -> Any:
-        self.calls.append(name)
-        return result
-
-    def refine(self, *given: Any) -> Any:
-        self.calls.append(f"learned from {sorted(given[4])}")
-        return self.learned
-
-    def track(self, **options: Any) -> Track:
-        def run(tracker: MeshTracker) -> list[Fit | None]:
-            self.calls.append("motion")
-            self.tracker, tracker.moved = tracker, self.moved
-            tracker.evidence, tracker.foreground = np.arange(float(ELEMENTS)), UNUSED
-            return list(self.found)
-
-        self.patch.setattr(MeshTracker, "run", run)
-        return track_mesh(CLIP, options.pop("camera", CAMERA), MESH, SHAPE, Calibration(), **options)
-
-
-UNUSED: Any = SimpleNamespace()
-
-
-def tracked(rows: list[int]) -> Track:
-    return _with_fits(nothing(FRAMES), np.array(rows), [fit_at(0.1 * i) for i in rows], Calibration(), DEFAULTS)
-
-
-def test_a_plain_body_is_followed_by_its_motion(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
-    found = stage.track(tilt_std_rad=0.3)
-    assert stage.calls == ["motion", "learned from [0, 2]"]
-    assert found.tracked.tolist() == [True, False, True, False]
-    assert found.unsupported.tolist() == [3]
-    assert not found.learned_texture
-    np.testing.assert_allclose(found.poses.translation[2, 0], 0.2)
-    np.testing.assert_array_equal(found.branch_log_likelihood, np.arange(float(ELEMENTS)))
-    assert stage.tracker.tilt_std_rad == 0.3
-    assert stage.tracker.hinted is None
-
-
-@pytest.mark.parametrize("is_textured", [True, False])
-def test_learned_surfaces_move_the_poses(is_textured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch, learned=RefinedPoses({0: pose_at(0.01), 2: pose_at(0.21)}, is_textured))
-    found = stage.track()
-    assert found.learned_texture == is_textured
-    np.testing.assert_allclose(found.poses.translation[[0, 2], 0], [0.01, 0.21])
-
-
-@pytest.mark.parametrize("explains", [True, False])
-def test_a_body_of_which_no_features_are_found_is_refined_by_its_texture(
-    explains: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(monkeypatch, texture=UNUSED, by_texture=tracked([2]) if explains else None)
-    found = stage.track()
-    assert stage.calls == ["features", "motion", "texture"]
-    assert np.flatnonzero(found.tracked).tolist() == ([2] if explains else [0, 2])
-
-
-def test_features_of_a_texture_track_the_body_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also before a camera that moves; the first frame in which it is found is shown."""
-    seen, shown = tracked([1, 3]), list[tuple[int, float]]()
-    stage = Stage(monkeypatch, texture=UNUSED, features=seen)
-    first = lambda i, pose: shown.append((i, float(pose.translation[0])))  # noqa: E731
-    assert stage.track(first=first) is seen
-    assert stage.track(camera=MOVING) is seen
-    assert shown == [(1, pytest.approx(0.1))]
-    assert stage.calls == ["features"] * 2
-
-
-@pytest.mark.parametrize("at_hint", [True, False])
-def test_features_elsewhere_than_the_hint_do_not_count(at_hint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, hint = tracked([1, 3]), SimpleNamespace(row=lambda clip: 2)
-    stage = Stage(monkeypatch, texture=UNUSED, features=seen, at_hint=at_hint)
-    found = stage.track(hint=hint)
-    assert (found is seen) is at_hint
-    if not at_hint:
-        assert (stage.tracker.hinted.row, stage.tracker.hinted.hint) == (2, hint)
-
-
-@pytest.mark.parametrize(
-    ("given", "camera", "message"),
-    [
-        ({}, MOVING, "a camera that moves, and no trained model"),
-        ({"moved": False}, CAMERA, "nothing moves in 'blank'"),
-        ({"found": (None, None, None, None)}, CAMERA, "nothing that moves in 'blank' has the shape"),
-        ({"found": (None, None, None, FOUND[3])}, CAMERA, "nothing that moves in 'blank' has the shape"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused(
-    given: dict[str, Any], camera: Any, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(InputError, match=message):
-        Stage(monkeypatch, **given).track(camera=camera)
 
 
 class Runner(MeshTracker):
@@ -246,7 +122,7 @@ def test_a_texture_speaks_for_an_element_and_for_what_it_explains(monkeypatch: p
     runner, image = Runner({}), np.zeros((2, 2, 3), np.uint8)
     np.testing.assert_array_equal(runner._texture_nats(image, fit_at(0.0)), np.zeros(ELEMENTS))
     shown: Any = SimpleNamespace(explained=lambda colors: (None, {"b": 5.0}[colors]))
-    monkeypatch.setattr(mesh_tracker, "_shown", lambda *_: shown)
+    monkeypatch.setattr(mesh_tracker, "shown_at", lambda *_: shown)
     nats: Array = np.array([1.0, 3.0, 2.0])
     runner.texture = SimpleNamespace(element_nats=lambda _: nats, colors=["a", "b", "c"])  # type: ignore[assignment]
     np.testing.assert_array_equal(runner._texture_nats(image, fit_at(0.0)), nats + 5.0)
@@ -299,13 +175,13 @@ def test_what_may_be_shadow_counts_neither_for_nor_against_a_fit(monkeypatch: py
     assert judged == [(of_both, "contour 1"), (of_both, "contour 2"), (of_bright, None), (of_bright, None)]
 
 
-def test_a_body_is_shown_where_its_bounding_sphere_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_isshown_at_where_its_bounding_sphere_is(monkeypatch: pytest.MonkeyPatch) -> None:
     places = list[Any]()
     monkeypatch.setattr(mesh_tracker, "make_view", lambda camera, *place: places.append(place) or "view")  # type: ignore[func-returns-value]
     monkeypatch.setattr(mesh_tracker, "soft_view", lambda frame, camera, view, config: (frame, view, config))
     texture: Any = SimpleNamespace(config="soft", shown=lambda view, image, pose: (view, image))
     pose, frame = pose_at(0.5), np.zeros((2, 2, 3), np.uint8)
-    view, image = mesh_tracker._shown(frame, CAMERA, MESH, texture, pose, DEFAULTS)  # type: ignore[misc]
+    view, image = mesh_tracker.shown_at(frame, CAMERA, MESH, texture, pose, DEFAULTS)  # type: ignore[misc]
     assert view == "view"
     assert image[1:] == ("view", "soft")
     ((center, radius, size),) = places

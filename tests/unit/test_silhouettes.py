@@ -25,7 +25,8 @@ from vid2phys.tracking.cues.silhouette import Drawing, draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses, regions
 from vid2phys.tracking.foreground import Foreground, color_density
 from vid2phys.tracking.frame_store import FrameStore
-from vid2phys.tracking.mesh_tracker import MeshTracker, track_mesh
+from vid2phys.tracking.mesh_track import track_mesh
+from vid2phys.tracking.mesh_tracker import MeshTracker
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, detect
 from vid2phys.types import Clip
 

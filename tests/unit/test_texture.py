@@ -15,7 +15,8 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import Detections
-from vid2phys.tracking.mesh_tracker import DEFAULTS, _by_elements
+from vid2phys.tracking.mesh_track import _by_elements
+from vid2phys.tracking.mesh_tracker import DEFAULTS
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[420.0, 0.0, 101.0], [0.0, 400.0, 88.0], [0.0, 0.0, 1.0]]), 200, 180)

@@ -223,7 +223,7 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.frame_store import FrameStore
-    from vid2phys.tracking.mesh_tracker import track_mesh
+    from vid2phys.tracking.mesh_track import track_mesh
     from vid2phys.tracking.proportions import proportions
     from vid2phys.tracking.support import image_match
     from vid2phys.tracking.visibility import visibility
