@@ -7,6 +7,7 @@ forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5].
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -495,6 +496,14 @@ class Estimate:
     prior: tuple[float, float] | None = None
     parts: dict[str, float] = field(default_factory=dict)
     bootstrap: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> str:
+        """The interval as text."""
+        low, high = self.ci95
+        if math.isfinite(low) and math.isfinite(high):
+            return f"{low:.4g} to {high:.4g}"
+        return f"at least {low:.4g}" if math.isfinite(low) and low > 0.0 else "unbounded"
 
 
 @dataclass(frozen=True)

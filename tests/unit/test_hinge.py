@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trimesh
 from scipy.spatial.transform import Rotation
 
 from tests.swinging_bar import CAMERA, LENGTH_M, PIVOT, images, in_camera, mesh_of, swing
@@ -313,3 +314,24 @@ def test_a_hinge_is_scored_by_where_it_has_the_body_in_the_images(mesh: Mesh) ->
     np.testing.assert_allclose(
         np.abs(seen._turned(hinge(), motion.angles - motion.angles[0] + 0.9, np.arange(20))).max(), 0.2
     )
+
+
+@pytest.mark.parametrize(
+    ("point", "axis", "beside_m"),
+    [
+        ((-0.05, 9.0, 0.004), (0.0, 1.0, 0.0), 0.0),
+        ((0.0, 0.0, 0.0), (0.3, 1.0, -0.2), 0.0),
+        ((-0.111, 0.0, 0.0), (0.0, 1.0, 0.0), 0.011),
+        ((0.103, 0.5, 0.014), (0.0, -1.0, 0.0), 0.005),
+        ((9.0, 0.0, 0.03), (1.0, 0.0, 0.0), 0.02),
+    ],
+)
+def test_an_axis_passes_through_a_body_or_beside_it(
+    point: tuple[float, ...], axis: tuple[float, ...], beside_m: float
+) -> None:
+    """A bar of 200 x 40 x 20 mm: beside its end, beside an edge of it, and below it."""
+    body = trimesh.creation.box((0.2, 0.04, 0.02))
+    bar = Mesh(np.asarray(body.vertices), np.asarray(body.faces), np.zeros(len(body.faces), np.int64))
+    unit = np.array(axis) / np.linalg.norm(axis)
+    found = Hinge(Pose(np.eye(3), np.array([0.0, 0.0, 1.0])), unit, np.array(point)).beside_m(bar)
+    assert found == pytest.approx(beside_m, abs=1e-9)

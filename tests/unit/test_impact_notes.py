@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.unit.test_impact_problem import problem as problem
-from vid2phys.commands.identify.fit_impacts import fit_notes
+from vid2phys.commands.identify.fit_impacts import fit_notes, with_bound
 from vid2phys.notes import is_doubtful
 from vid2phys.solvers.impact_problem import ImpactProblem
 from vid2phys.solvers.impacts import _EXACT, _is_apart
+from vid2phys.types import Estimate
 
 
 def fitted(**changed: Any) -> Any:
@@ -49,3 +50,18 @@ def test_a_motion_is_in_parts_where_it_misses_and_departs(
     miss: float, slack: float, apart: bool, problem: ImpactProblem
 ) -> None:
     assert _is_apart(replace(problem, miss=miss * _EXACT, slack_std=slack)) == apart
+
+
+def test_a_friction_that_has_a_bound_only_has_an_interval_from_there() -> None:
+    """The bounds of several clips all hold; a friction that is determined keeps its interval."""
+    found = Estimate("mu", "1", 2.2, (0.0, np.inf), False), Estimate("restitution", "1", 0.7, (0.6, 0.8), True)
+    some = [fitted(least_friction=0.05), fitted(), fitted(least_friction=0.07)]
+    bounded, other = with_bound(found, some)
+    assert bounded.ci95 == (0.07, np.inf)
+    assert bounded.interval == "at least 0.07"
+    assert other is found[1]
+    assert other.interval == "0.6 to 0.8"
+    assert found[0].interval == "unbounded"
+    assert with_bound(found, [fitted()]) is found
+    known = (replace(found[0], ci95=(0.1, 0.3), identifiable=True),)
+    assert with_bound(known, some) == known

@@ -20,6 +20,7 @@ from vid2phys.solvers.impacts import (
     _between,
     _candidates,
     _different,
+    _exact,
     _kinks,
     _least_friction,
     _least_of_all,
@@ -289,3 +290,13 @@ def test_impulses_are_those_of_the_law(problem: ImpactProblem) -> None:
     )
     np.testing.assert_allclose(found[:, 0], contacts.normal_impulse[0], atol=1e-9)
     np.testing.assert_allclose(found[:, 1], contacts.friction_impulse[0], atol=1e-9)
+
+
+def test_a_hidden_rotation_may_jump_and_its_rate_goes_on() -> None:
+    """A cylinder's axis is z; a ball hides all rotation."""
+    seen = _exact(np.zeros((0, 3)))
+    for hidden, free in ((np.array([[0.0, 0.0, -1.0]]), [5]), (np.eye(3), [3, 4, 5])):
+        found = _exact(hidden)
+        np.testing.assert_allclose(found[free], np.pi, rtol=1e-6)
+        kept = np.setdiff1d(np.arange(12), free)
+        np.testing.assert_array_equal(found[kept], seen[kept])

@@ -142,8 +142,11 @@ def _better_alignment(asked: str, columns: dict[str, dict[str, Any]]) -> tuple[s
 
 
 def load_run(folder: Path) -> RunPoses:
-    """The poses of a run of identify. Raises InputError when the folder holds no such run."""
+    """The poses of a run of identify. Raises InputError when the folder holds no such run, or one without poses."""
     result, system, trajectory = load_states(folder)
+    if "orientation_quat_w" not in system.state_names:
+        got = f"a run of '{system.name}', whose states are no pose of a body"
+        raise InputError(got, "a run of a free body", "compare the columns of trajectory.csv with the log")
     positions, quats = system.body_pose(trajectory.states)
     std = None
     if trajectory.covariance is not None:

@@ -58,7 +58,7 @@ def fit_impacts(
     parameters: of the system, where to begin. Raises InputError for a recording that has too few poses.
     """
     from vid2phys.commands.fit_parameters import INERTIA
-    from vid2phys.commands.identify.fit_impacts import fit_notes, joint_impacts, with_ground
+    from vid2phys.commands.identify.fit_impacts import fit_notes, joint_impacts, with_bound, with_ground
     from vid2phys.solvers import impacts, intervals
     from vid2phys.solvers.recorded import RecordedFit
 
@@ -85,7 +85,7 @@ def fit_impacts(
     noted = (note for fit in fits for note in fit_notes(fit))
     return RecordedFit(
         parameters=fitted,
-        estimates=estimates,
+        estimates=with_bound(estimates, fits),
         offsets={},
         states=tuple(fit.states for fit in fits),
         start_covariance=np.array([fit.state_covariance[0] for fit in fits]),

@@ -214,10 +214,7 @@ def format_value(value: float, digits: int = 4) -> str:
 
 def format_interval(estimate: Estimate) -> str:
     """The 95 % interval as text; '-' for a value that was given."""
-    low, high = estimate.ci95
-    if estimate.source not in FITTED:
-        return "-"
-    return f"{format_value(low)} to {format_value(high)}" if math.isfinite(low + high) else "unbounded"
+    return estimate.interval if estimate.source in FITTED else "-"
 
 
 def note(estimate: Estimate) -> str:

@@ -139,8 +139,6 @@ def _text(value: object) -> str:
 
 
 def _row(estimate: Estimate) -> Row:
-    low, high = estimate.ci95
-    interval = f"{low:.4g} to {high:.4g}" if math.isfinite(low) and math.isfinite(high) else "unbounded"
     note = estimate.source
     if not estimate.identifiable:
         note = "not identifiable from this clip"
@@ -151,7 +149,7 @@ def _row(estimate: Estimate) -> Row:
     if estimate.bootstrap is not None:
         note += f"; bootstrap {estimate.bootstrap[0]:.4g} to {estimate.bootstrap[1]:.4g}"
     fitted = estimate.source in ("fitted", "nuisance")
-    return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, interval if fitted else "", note)
+    return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, estimate.interval if fitted else "", note)
 
 
 def widths(parameters: Sequence[Estimate]) -> list[str]:

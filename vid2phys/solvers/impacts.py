@@ -28,7 +28,6 @@ from vid2phys.solvers import least_squares
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.impact_problem import (
     AXES,
-    RATE_STD,
     SIZE,
     ImpactProblem,
     Motion,
@@ -137,9 +136,7 @@ def fit(
     weights, lengths = np.ones(len(poses.rows)), np.diff(times_s)
     frames = _node_frames(system, poses, lengths, parameters["gravity"].value)
     given = system, parameters, poses, lengths, factor_of(poses, weights), frames, prior
-    exact = _EXACT.copy()
-    free = np.abs(hidden).sum(axis=0)
-    exact[3:6], exact[9:12] = np.hypot(exact[3:6], np.pi * free), np.hypot(exact[9:12], RATE_STD * free)
+    exact = _exact(hidden)
     whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), AXES)))
     candidates = _candidates(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
@@ -165,6 +162,16 @@ def fit(
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     fitted = concluded(whole, minimum, weights, _between(ends))
     return fitted if fitted.least_friction is None else replace(fitted, least_friction=_least_of_all(fitted, ends))
+
+
+def _exact(hidden: Array) -> Array:
+    """Return by how much a right motion may miss its nodes, [12].
+
+    A rotation about hidden axes [A, 3] may jump, since it does not show. Its rate goes on: friction depends on it.
+    """
+    exact = _EXACT.copy()
+    exact[3:6] = np.hypot(exact[3:6], np.pi * np.abs(hidden).sum(axis=0))
+    return exact
 
 
 def _evidence(end: End) -> float:

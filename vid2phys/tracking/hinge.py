@@ -85,6 +85,17 @@ class Hinge:
         fixed = self.place.rotation @ self.point + self.place.translation
         return Pose(rotated, fixed - rotated @ self.point)
 
+    def beside_m(self, mesh: Mesh) -> float:
+        """Return how far the axis passes beside a mesh, m; zero where it meets the mesh."""
+        corners = ((mesh.vertices - self.point) @ perpendicular(self.axis))[mesh.faces]
+        edges = np.roll(corners, -1, axis=1) - corners
+        sides = edges[..., 0] * corners[..., 1] - edges[..., 1] * corners[..., 0]  # of the axis, by each edge
+        if ((sides >= 0.0).all(axis=1) | (sides <= 0.0).all(axis=1)).any():
+            return 0.0
+        length2 = np.maximum((edges**2).sum(axis=-1), 1e-18)
+        along = np.clip(-(corners * edges).sum(axis=-1) / length2, 0.0, 1.0)
+        return float(np.linalg.norm(corners + along[..., None] * edges, axis=-1).min())
+
     def retract(self, step: Array) -> Hinge:
         """Return the hinge after a step [10]: `Pose.retract`, radians of the axis and metres of the point."""
         across = perpendicular(self.axis)

@@ -21,6 +21,7 @@ from vid2phys.commands.identify.fit_impacts import (
     fits_contact,
     impacts_report,
     impacts_solution,
+    with_bound,
     without_contact,
 )
 from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
@@ -184,7 +185,8 @@ def conclude_impacts(inputs: Inputs, tracked: Track, start: Initialised, fitted:
     smoothed = smoothing.solution(start.fitted)
     start = replace(start, notes=(*start.notes, *fit_notes(fitted)))
     result = conclude(inputs, tracked, start, impacts_solution(smoothed, fitted), options, smoothed=smoothed)
-    return replace(result, diagnostics=result.diagnostics | impacts_report(fitted, start.problem.observation.times_s))
+    diagnostics = result.diagnostics | impacts_report(fitted, start.problem.observation.times_s)
+    return replace(result, parameters=with_bound(result.parameters, [fitted]), diagnostics=diagnostics)
 
 
 def _tried(

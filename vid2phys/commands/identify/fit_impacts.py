@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.impacts import Fitted
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.solution import Solution
-    from vid2phys.types import Array, Parameters
+    from vid2phys.types import Array, Estimate, Parameters
 
 GROUND_STD = {"ground_height": 0.005, "ground_tilt_x": 0.02, "ground_tilt_y": 0.02}
 """How far the ground may be from where the camera file or the user puts it, m and rad."""
@@ -78,7 +78,7 @@ def fit_impacts(
     whole = replace(problem, parameters=parameters, priors=priors)
     names = parameters.free_names
     fitted = impacts.fit(
-        *(system, parameters, poses, problem.observation.times_s, _without_hidden(smoothed.states, hidden)),
+        *(system, parameters, poses, problem.observation.times_s, without_hidden(smoothed.states, hidden)),
         lambda theta: whole.prior(names, theta),
         lambda share: progress("fitting the impacts", round(100 * share), 100),
         hidden,
@@ -121,7 +121,7 @@ def _hidden_axes(inputs: Inputs) -> Array:
     return np.eye(3) if len(axes) > 1 else axes
 
 
-def _without_hidden(states: Array, hidden: Array) -> Array:
+def without_hidden(states: Array, hidden: Array) -> Array:
     """Return states [F, 13] that do not rotate about the hidden axes [A, 3] of the body."""
     states = states.copy()
     if len(hidden) == 3:
@@ -192,6 +192,16 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
         }
         for k in hit
     ]
+
+
+def with_bound(found: tuple[Estimate, ...], fits: Sequence[Fitted]) -> tuple[Estimate, ...]:
+    """Return the estimates, in which the interval of a friction that has a least value only begins there."""
+    least = max((fit.least_friction for fit in fits if fit.least_friction is not None), default=None)
+    if least is None:
+        return found
+    return tuple(
+        replace(each, ci95=(least, np.inf)) if each.name == "mu" and not each.identifiable else each for each in found
+    )
 
 
 def fit_notes(fitted: Fitted) -> list[str]:

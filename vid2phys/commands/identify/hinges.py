@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vid2phys.tracking.hinge import Adjustment, Hinge
     from vid2phys.tracking.hinge_tracker import HingeTrack
     from vid2phys.tracking.track import Track
-    from vid2phys.types import Array, Estimate
+    from vid2phys.types import Array, Estimate, Mesh
 
 RATIOS = (
     "a swing alone determines only ratios, such as damping over inertia: the mass is not known, so inertia, damping "
@@ -53,6 +53,7 @@ _BEGIN = 0.01  # of the spread of friction: where a fit of it begins
 _STEEP = np.radians(80.0)  # tilt of an axis beyond which gravity hardly makes a body swing
 _FAR_OFF = 3.0  # standard deviations between the length that the motion shows and that of the mesh
 _STILL = np.radians(3.0)  # range of angles below which nothing swings
+_BESIDE = 0.05  # radii of the body: how far an axis may pass beside it
 _RIVAL = 0.8  # evidence for another axis, as a share of that for the best one
 _EXPLAINED = 0.85  # least share of the free track's frames that a hinge explains
 
@@ -193,6 +194,7 @@ def with_hinge(inputs: Inputs, track: Track, progress: Progress) -> tuple[Inputs
     fitted, sign, by_hinge = _in_world(found.adjustment, inputs.camera_to_world, on.properties.center_of_mass)
     hinge, hanging = found.adjustment.hinge, fitted.hanging
     world_from_body = _pose(inputs.camera_to_world).compose(hinge.place)
+    doubts = _doubts(found, hanging, inputs.mesh)
     hung = replace(inputs.mesh, vertices=as_hung(inputs.mesh.vertices, world_from_body, hanging))
     placed = system.placed(hanging.world_from_swing)
     body = HingedBody(placed, hung, as_hung(shape.points_body, world_from_body, hanging))
@@ -203,7 +205,7 @@ def with_hinge(inputs: Inputs, track: Track, progress: Progress) -> tuple[Inputs
         inputs, system=placed, mesh=hung, body=body, model=None, on_hinge=replace(on, fitted=fitted),
         known=on.known(fitted, sign * hinge.axis),
     )  # fmt: skip
-    return inputs, replace(tracked, notes=(*tracked.notes, *_doubts(found, hanging)))
+    return inputs, replace(tracked, notes=(*tracked.notes, *doubts))
 
 
 def _pose(transform: Array) -> Pose:
@@ -268,7 +270,7 @@ def _tracked(
     return ConfigurationTrack(observation, configurations, covariance, found.tracked, found.quality, ())
 
 
-def _doubts(found: HingeTrack, hanging: Hanging) -> list[str]:
+def _doubts(found: HingeTrack, hanging: Hanging, mesh: Mesh) -> list[str]:
     """Return what makes a hinge doubtful."""
     notes = list[str]()
     if found.agreement < _EXPLAINED:
@@ -283,6 +285,14 @@ def _doubts(found: HingeTrack, hanging: Hanging) -> list[str]:
             warning(
                 f"another axis explains the images nearly as well ({100 * found.rival:.0f} % of the evidence): compare "
                 "the overlay; film a whole period, larger swings, or a body whose sides differ"
+            )
+        )
+    beside_m = found.adjustment.hinge.beside_m(mesh)
+    if beside_m > _BESIDE * mesh.radius_m:
+        notes.append(
+            doubt(
+                f"the axis passes {1e3 * beside_m:.0f} mm beside the body: a part that covers the scene in all frames, "
+                "as about the pin, may be missed; look at the overlay, or film before a wall of another colour"
             )
         )
     if abs(hanging.tilt) > _STEEP:
@@ -307,7 +317,7 @@ def begin_swing(problem: Problem, tracked: ConfigurationTrack) -> tuple[Problem,
 
 
 def unlike_mesh(inputs: Inputs, found: tuple[Estimate, ...]) -> list[str]:
-    """Return a warning where the motion contradicts the length that the mesh has on the hinge."""
+    """Return a doubt where the motion contradicts the length that the mesh has on the hinge."""
     on = inputs.on_hinge
     if on is None or on.fitted is None:
         return []
@@ -315,7 +325,7 @@ def unlike_mesh(inputs: Inputs, found: tuple[Estimate, ...]) -> list[str]:
     if length.prior is None or abs(length.value - length.prior[0]) < _FAR_OFF * length.prior[1]:
         return []
     return [
-        warning(
+        doubt(
             f"the motion shows a length of {length.value:.4g} m, the hinge's place in the mesh {length.prior[0]:.4g} m"
             ": is gravity right, is the density uniform, and does nothing else act?"
         )
