@@ -7,7 +7,8 @@
 
 Each clip gets a folder with clip.mp4, mesh.obj, camera.yaml, mocap.csv, truth.json and overlay.png, which shows the
 projected mesh on three frames; INDEX.md lists the clips. A folder that exists is kept as it is. `table.py`,
-`new_meshes.py` and `drawn_throws.py` have a row for each clip; all that is random follows from its seeds.
+`new_meshes.py`, `drawn_throws.py` and `drawn_swings.py` have a row for each clip; all that is random follows from its
+seeds.
 
 Needs `pip install bpy==5.0.1 mujoco trimesh scipy scikit-image opencv-python-headless av pyyaml`, with Python
 3.11, best in an environment of its own. A clip of 60 frames takes one to two minutes on two cores.
@@ -31,6 +32,7 @@ from scipy.spatial.transform import Rotation
 
 from benchmarks.clips import check, companions, files
 from benchmarks.clips.bodies import Solid, build
+from benchmarks.clips.drawn_swings import DRAWN_SWINGS
 from benchmarks.clips.drawn_throws import DRAWN_THROWS
 from benchmarks.clips.motion import Motion
 from benchmarks.clips.new_meshes import NEW_MESHES
@@ -38,7 +40,7 @@ from benchmarks.clips.table import CLIPS as TABLE
 from benchmarks.clips.table import Spec
 
 Array = NDArray[np.float64]
-CLIPS = TABLE | NEW_MESHES | DRAWN_THROWS
+CLIPS = TABLE | NEW_MESHES | DRAWN_THROWS | DRAWN_SWINGS
 _OVERLAYS = (0.12, 0.5, 0.9)  # shares of the clip
 _CHECKED = (0.0, 0.12, 0.35, 0.5, 0.7, 0.9, 1.0)
 
