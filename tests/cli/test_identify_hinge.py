@@ -21,6 +21,8 @@ from tests.swinging_bar import (
     swing,
 )
 from vid2phys import cli
+from vid2phys.commands.evaluate import load_run
+from vid2phys.errors import InputError
 from vid2phys.io.camera import save_camera
 
 FRAMES, MASS = 60, 0.25
@@ -69,6 +71,8 @@ def test_length_damping_and_the_hinge_come_from_a_clip(folder: Path, monkeypatch
     pivot = np.array([derived[f"pivot_{name}_m"]["value"] for name in "xyz"])
     assert np.abs(pivot - PIVOT)[[0, 2]].max() < 0.003
     assert {"overlay.mp4", "preview.jpg", "report.html"} <= {path.name for path in (folder / "run").iterdir()}
+    with pytest.raises(InputError, match="a run of 'pendulum', whose states are no pose of a body"):
+        load_run(folder / "run")
 
 
 @pytest.mark.parametrize(
