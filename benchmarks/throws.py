@@ -19,6 +19,7 @@ import numpy as np
 import trimesh
 import typer
 
+from benchmarks.coverage.cases import of_one_part
 from vid2phys import geometry
 from vid2phys.commands.identify.fit_impacts import without_hidden
 from vid2phys.engine.systems.rigid_contact import ThrownBody
@@ -86,8 +87,7 @@ def _random_revolved(rng: np.random.Generator) -> Mesh:
     body = trimesh.creation.cylinder(0.5 * width, height, sections=48)
     body.vertices[:, :2] *= np.where(body.vertices[:, 2:] > 0.0, rng.choice([0.6, 1.0, 1.0]), 1.0)
     body.vertices -= body.center_mass
-    faces = np.asarray(body.faces, np.int64)
-    return Mesh(np.asarray(body.vertices, float), faces, np.zeros(len(faces), np.int64))
+    return of_one_part(body)
 
 
 def _random_mesh(rng: np.random.Generator) -> Mesh:
@@ -101,8 +101,7 @@ def _random_mesh(rng: np.random.Generator) -> Mesh:
         body = trimesh.creation.cylinder(0.5 * sides[0], sides[1], sections=24)
     else:
         body = trimesh.convex.convex_hull(rng.uniform(-0.5, 0.5, (14, 3)) * sides)
-    faces = np.asarray(body.faces, np.int64)
-    return Mesh(np.asarray(body.vertices, float), faces, np.zeros(len(faces), np.int64))
+    return of_one_part(body)
 
 
 def measured(system: ThrownBody, states: Array, rng: np.random.Generator) -> FramePoses:

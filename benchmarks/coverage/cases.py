@@ -50,6 +50,10 @@ class Case:
 
 def box(sides_m: Array) -> Mesh:
     """Return a box with sides [3] m about the origin."""
-    body = trimesh.creation.box(sides_m)
+    return of_one_part(trimesh.creation.box(sides_m))
+
+
+def of_one_part(body: trimesh.Trimesh) -> Mesh:
+    """Return a mesh of one part."""
     faces = np.asarray(body.faces, np.int64)
     return Mesh(np.asarray(body.vertices, float), faces, np.zeros(len(faces), np.int64))

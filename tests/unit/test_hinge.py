@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import trimesh
 from scipy.spatial.transform import Rotation
 
+from benchmarks.coverage.cases import box
 from tests.swinging_bar import CAMERA, LENGTH_M, PIVOT, images, in_camera, mesh_of, swing
 from vid2phys.engine.movable.hinged import Hanging, HingedBody, as_hung
 from vid2phys.engine.systems.pendulum import Pendulum
@@ -330,8 +330,7 @@ def test_an_axis_passes_through_a_body_or_beside_it(
     point: tuple[float, ...], axis: tuple[float, ...], beside_m: float
 ) -> None:
     """A bar of 200 x 40 x 20 mm: beside its end, beside an edge of it, and below it."""
-    body = trimesh.creation.box((0.2, 0.04, 0.02))
-    bar = Mesh(np.asarray(body.vertices), np.asarray(body.faces), np.zeros(len(body.faces), np.int64))
+    bar = box(np.array([0.2, 0.04, 0.02]))
     unit = np.array(axis) / np.linalg.norm(axis)
     found = Hinge(Pose(np.eye(3), np.array([0.0, 0.0, 1.0])), unit, np.array(point)).beside_m(bar)
     assert found == pytest.approx(beside_m, abs=1e-9)

@@ -25,10 +25,7 @@ from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hint import Hint
-from vid2phys.tracking.hinted_search import (
-    HintedRow,
-    is_at_hint,
-)
+from vid2phys.tracking.hinted_search import HintedRow, is_at_hint
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker, MeshTrackerConfig, shown_at
