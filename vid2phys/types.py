@@ -33,7 +33,8 @@ class Camera:
     camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; of a camera that moves the pose of
     each frame, shape [T, 4, 4]; None when the file has none. width, height: image size [px]. readout_s: time from the
     exposure of the first edge of a frame to that of the opposite edge [s]; 0 with a global shutter. readout_from: side
-    of the frame that is exposed first.
+    of the frame that is exposed first. focal_std: standard deviation of the focal length, as a share of it.
+    direction_std_rad: of the camera's rotation about each axis [rad]. Both are 0 where the calibration states nothing.
     """
 
     K: Array
@@ -45,6 +46,8 @@ class Camera:
     name: str = "camera"
     readout_s: float = 0.0
     readout_from: Side = "top"
+    focal_std: float = 0.0
+    direction_std_rad: float = 0.0
 
     @property
     def moves(self) -> bool:

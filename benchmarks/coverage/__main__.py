@@ -2,8 +2,8 @@
 
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
-KIND: arms, bars, cameras, falls, flights, shutters, springs, swings, throws; from pixels: filmed_arms, filmed_bars,
-filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows state `held_share`;
+KIND: arms, bars, calibrations, cameras, falls, flights, shutters, springs, swings, throws; from pixels: filmed_arms,
+filmed_bars, filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows state `held_share`;
 `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the mean error over the root mean square.
 Intervals of random motions differ in width. Errors are therefore counted in stated standard deviations, and the width
 ratio is one over their root mean square.
@@ -32,6 +32,7 @@ from vid2phys.types import Status
 _SYSTEMS = {
     "arms": "articulated",
     "bars": "soft body",
+    "calibrations": "calibrated camera",
     "cameras": "unknown camera",
     "falls": "rigid body",
     "filmed_arms": "articulated",

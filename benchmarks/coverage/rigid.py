@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.commands.fit_parameters import fixed_parameters, size_std, with_unknown_size
+from vid2phys.commands.fit_parameters import fixed_parameters, size_std, with_camera_errors, with_unknown_size
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.inputs import Inputs
@@ -54,10 +54,16 @@ def identified(
     fit: tuple[str, ...],
     given: dict[str, float],
     actions: Actions | None,
+    true_camera: Camera | None = None,
 ) -> Result:
-    """Return what `identify` makes of true states [T, N] whose poses are seen with errors (`seen`)."""
+    """Return what `identify` makes of true states [T, N] whose poses are seen with errors (`seen`).
+
+    camera: that of the camera file. true_camera: the one that films, where the file errs.
+    """
     inputs = read(system, mesh, camera, times_s, fit, given, actions)
-    poses = in_camera(inputs, states)
+    filming = camera if true_camera is None else true_camera
+    poses = in_camera(replace(inputs, camera_to_world=np.asarray(filming.camera_to_world, float)), states)
+    poses = poses.moved_along_sight(np.array([1.0, 1.0, camera.K[0, 0] / filming.K[0, 0]]))
     std = size_std(diameter_px(float(camera.K[0, 0]), mesh.radius_m, poses.translation)) if "gravity" in fit else 0.0
     track = seen(rng, times_s, poses, std)
     return pipeline.solve([inputs], [track], FitOptions(fit=fit, refine=False))
@@ -79,6 +85,7 @@ def read(
     blank = ArrayFrames(np.zeros((len(times_s), camera.height, camera.width, 3), np.uint8))
     clip = Clip(blank, times_s, camera.width, camera.height, "drawn")
     known = fixed_parameters(system, mass_properties(mesh), given, fit, actions)
+    known = with_camera_errors(known, camera)
     known = with_unknown_size(known) if "gravity" in fit else known
     return Inputs(clip, mesh, camera, np.asarray(camera.camera_to_world, float), system, actions, None, known, ())
 

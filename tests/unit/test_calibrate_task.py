@@ -76,6 +76,8 @@ def test_from_images_and_a_board_at_rest(made: Calibration, capsys: pytest.Captu
     text = made.path.read_text()
     assert "# calibrated by vid2phys from 9 views" in text
     assert "# standard deviations: fx " in text
+    assert camera.focal_std == pytest.approx(said["intrinsics"]["fx"]["std"] / camera.K[0, 0], rel=0.2)
+    assert 0.0 < camera.direction_std_rad < np.radians(0.5)
     points = np.array([[0.1, 0.05, 0.5], [-0.1, 0.08, 0.6]])
     np.testing.assert_allclose(project(camera, points), project(CAMERA, points), atol=1.0)
 

@@ -19,9 +19,12 @@ from vid2phys.commands.fit_parameters import (
     size_std,
     with_unknown_size,
 )
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.priors import Priors
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
+from vid2phys.solvers.problem import DELAY, LAG
 from vid2phys.types import Actions
 
 SYSTEM = get("quadrotor")
@@ -126,3 +129,22 @@ def test_gravity_is_as_uncertain_as_the_size_that_it_is_measured_by(monkeypatch:
 def test_wide_bodies_state_their_size_better() -> None:
     assert size_std(50.0) == pytest.approx(np.hypot(0.002, 0.005))
     assert size_std(1000.0) == pytest.approx(0.002, rel=0.01)
+
+
+def test_the_time_base_of_actions_is_given_or_believed_by_the_user() -> None:
+    usual = fixed_parameters(SYSTEM, SOLID, {}, ("mass",), RECORDED)
+    assert not {DELAY, LAG} & set(usual.priors)
+    believed = Priors({DELAY: (0.03, 0.005), "mass": (0.5, 0.1)})
+    known = fixed_parameters(SYSTEM, SOLID, {LAG: 0.01}, ("mass",), RECORDED, believed)
+    assert known.priors[DELAY] == (0.03, 0.005)
+    assert known.priors[LAG] == pytest.approx((np.log(0.01), 1e-6))
+    assert "mass" in known.priors
+    assert known.nuisance == usual.nuisance
+    with pytest.raises(UsageError, match="unknown parameter 'action_delay_s'"):
+        fixed_parameters(SYSTEM, SOLID, {DELAY: 0.0}, (), None)
+    with pytest.raises(UsageError, match="motor_lag_s = -1 s"):
+        fixed_parameters(SYSTEM, SOLID, {LAG: -1.0}, ("mass",), RECORDED)
+    files: dict[str, Any] = {"clip": "a.mp4", "mesh": "a.obj", "camera": "c.yaml", "actions": "a.csv"}
+    shot = IdentifyConfig(**files, method="shooting", set_values={DELAY: 0.0}, system="quadrotor")
+    with pytest.raises(UsageError, match="action_delay_s with --solver shooting, which takes actions as"):
+        shot.check()

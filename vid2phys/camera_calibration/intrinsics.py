@@ -52,6 +52,11 @@ class Fit:
         return ("fx", "fy", "cx", "cy", *COEFFICIENTS[self.camera.model])
 
     @property
+    def focal_std(self) -> float:
+        """Return the standard deviation of the focal length, as a share of it: the larger one of both axes."""
+        return float(np.max(self.std[:2] / np.diagonal(self.camera.K)[:2]))
+
+    @property
     def rms_px(self) -> float:
         """Return the root mean square distance of detected and projected points [px]."""
         return float(np.sqrt((self.residuals**2).sum(axis=1).mean()))

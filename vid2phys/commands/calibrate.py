@@ -6,6 +6,7 @@ its place (a board at rest, markers or points whose places are known), or from t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,9 @@ def calibrate(config: CalibrateConfig, progress: Progress = silent) -> Calibrati
         from vid2phys.camera_calibration.pose import solve_pose
 
         pose = solve_pose(found.camera, places)
-        found = replace(found, pose=pose, camera=replace(found.camera, camera_to_world=pose.camera_to_world))
+        std_rad = math.radians(pose.std_deg)
+        camera = replace(found.camera, camera_to_world=pose.camera_to_world, direction_std_rad=std_rad)
+        found = replace(found, pose=pose, camera=camera)
     elif found.camera.camera_to_world is None:
         remarks += (
             "it says nothing about where the camera is: --place with --board-is, --markers or --points adds that",
@@ -143,7 +146,7 @@ def _from_images(path: Path, board: str, model: str, out: Path, progress: Progre
     fit = calibrate_views(target, views, images.size, model)
     quality = judge(fit, target)
     require_good(quality)
-    camera = replace(fit.camera, name=out.stem)
+    camera = replace(fit.camera, name=out.stem, focal_std=fit.focal_std)
     return Calibration(camera, out, fit, quality, None, len(images.names), quality.remarks)
 
 

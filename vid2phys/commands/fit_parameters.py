@@ -10,14 +10,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from vid2phys.commands.priors import Priors
+from vid2phys.commands.priors import Priors, in_solver_coordinates
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note, warning
+from vid2phys.solvers.camera_parameters import NAMES as CAMERA_NAMES
 from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
-from vid2phys.types import Actions, Parameter, Parameters
+from vid2phys.solvers.problem import TIME_BASE
+from vid2phys.types import Actions, Camera, Parameter, Parameters
 
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
@@ -29,6 +31,7 @@ DRAG = "drag"
 DRAG_PER_S = 0.5
 _OFF_CENTER = 0.02  # distance of a centre of mass from the origin, over the radius of gyration, that a note names
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
+_GIVEN_STD = 1e-6  # of a time base that is given, s, and of its logarithm
 FITTED_INERTIA_SPREAD = 1.0  # likewise, of an inertia that is asked for
 # By how much contours state the width of a body wrongly for a whole clip, px, and its mesh, as a share
 # (docs/decisions/049-widths.md).
@@ -72,6 +75,9 @@ def fixed_parameters(
     priors_and_bounds: Priors = NO_PRIORS,
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
+    time_base = {} if actions is None else _time_base(given, priors_and_bounds)
+    given = {name: value for name, value in given.items() if name not in time_base}
+    priors_and_bounds = priors_and_bounds.without(time_base)
     parameters = with_camera_parameters(
         system.parameters(), (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
     )
@@ -100,7 +106,9 @@ def fixed_parameters(
     if per_kilogram:
         parameters = Parameters(tuple(replace(p, source="default") if p.name == "mass" else p for p in parameters))
     unknown = [n for n in (*INERTIA, DRAG) if n in parameters.names and n not in (*given, *fit)]
-    nuisance = tuple(unknown) if actions is not None else ()
+    of_scene = {*CAMERA_NAMES, *system.capabilities.groups.get("ground", ())}
+    by_prior = [name for name in priors_and_bounds.priors if name in of_scene and name not in fit]
+    nuisance = (*(unknown if actions is not None else ()), *by_prior)
     if from_mesh:
         shape = "the mesh" if mass_properties.watertight else "the convex hull of the mesh"
         notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
@@ -110,7 +118,17 @@ def fixed_parameters(
         priors[DRAG] = (parameters[DRAG].value, DRAG_PER_S * values["mass"])
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
-    return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+    return Known(parameters, priors | time_base | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def _time_base(given: dict[str, float], priors: Priors) -> dict[str, tuple[float, float]]:
+    """Return priors, in solver coordinates, of the time base of recorded actions that the user gave or believes."""
+    known = {parameter.name: parameter for parameter in TIME_BASE}
+    set_values = {name: value for name, value in given.items() if name in known}
+    check_given(Parameters(TIME_BASE), set_values)
+    stated = {name: (known[name].to_free(value), _GIVEN_STD) for name, value in set_values.items()}
+    believed = {name: pair for name, pair in priors.priors.items() if name in known and name not in stated}
+    return stated | {name: in_solver_coordinates(known[name], *pair) for name, pair in believed.items()}
 
 
 def _mass_of_thrust(actions: Actions, given: dict[str, float]) -> float:
@@ -133,14 +151,31 @@ def with_unknown_size(known: Known) -> Known:
     Its prior follows where the width in the frames is known (`size_std`). A size that is given or fitted stays as it
     is.
     """
-    if SCALE.name in known.parameters.names:
+    return _with_nuisance(known, (SCALE.name,))
+
+
+def with_camera_errors(known: Known, camera: Camera) -> Known:
+    """Return what is known, with focal length and direction of a camera as nuisances, as its calibration errs.
+
+    A free body moves alike wherever the camera stands and whatever its heading: its rotations about the horizontal
+    axes count. Parameters that are given or fitted stay as they are.
+    """
+    priors = dict.fromkeys(("camera_turn_x", "camera_turn_y"), (0.0, camera.direction_std_rad))
+    priors["focal"] = (0.0, camera.focal_std)
+    stated = {name: prior for name, prior in priors.items() if prior[1] > 0.0}
+    known = _with_nuisance(known, stated)
+    return replace(known, priors={name: stated[name] for name in stated if name in known.nuisance} | known.priors)
+
+
+def _with_nuisance(known: Known, names: Iterable[str]) -> Known:
+    """Return what is known, with some camera parameters as nuisances, unless they are given or fitted already."""
+    names = tuple(names)
+    parameters = with_camera_parameters(known.parameters, names)
+    new = tuple(name for name in names if parameters[name].source != "given" and not parameters[name].free)
+    if not new:
         return known
-    parameters = with_camera_parameters(known.parameters, (SCALE.name,))
-    return replace(
-        known,
-        parameters=parameters.with_free((*parameters.free_names, SCALE.name)),
-        nuisance=(*known.nuisance, SCALE.name),
-    )
+    free = parameters.with_free((*parameters.free_names, *new))
+    return replace(known, parameters=free, nuisance=(*known.nuisance, *new))
 
 
 def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tuple[System, tuple[str, ...]]:

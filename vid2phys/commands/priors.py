@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +27,11 @@ class Priors:
         """Of the priors: where a fit begins unless it is told."""
         return {name: mean for name, (mean, _) in self.priors.items()}
 
+    def without(self, names: Collection[str]) -> Priors:
+        """Return the priors and bounds of other parameters."""
+        both = ({name: each[name] for name in each if name not in names} for each in (self.priors, self.bounds))
+        return Priors(*both)
+
     def applied(
         self, parameters: Parameters, given: dict[str, float]
     ) -> tuple[Parameters, dict[str, tuple[float, float]], list[str]]:
@@ -46,7 +52,7 @@ class Priors:
                 )
         notes: list[str] = []
         items = tuple(self._within(p, given, notes) if p.free else p for p in parameters)
-        priors = {name: _prior(Parameters(items)[name], *pair) for name, pair in self.priors.items()}
+        priors = {name: in_solver_coordinates(Parameters(items)[name], *pair) for name, pair in self.priors.items()}
         return Parameters(items), priors, notes
 
     def _within(self, parameter: Parameter, given: dict[str, float], notes: list[str]) -> Parameter:
@@ -81,8 +87,8 @@ class Priors:
         return parameter
 
 
-def _prior(parameter: Parameter, mean: float, std: float) -> tuple[float, float]:
-    """In solver coordinates."""
+def in_solver_coordinates(parameter: Parameter, mean: float, std: float) -> tuple[float, float]:
+    """Return mean and standard deviation of a prior in solver coordinates. Raises UsageError for what is none."""
     text = f"the prior {mean:g} +- {std:g} of {parameter.name}"
     if not (np.isfinite(mean) and np.isfinite(std) and std > 0.0):
         raise UsageError(text, "a mean and a width above zero", f"for example --prior {parameter.name}=0.4+-0.05")

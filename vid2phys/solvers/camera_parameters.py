@@ -36,7 +36,9 @@ def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def with_camera_parameters(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
     """Return the parameters, with the camera parameters at the end if `names` has any of them."""
-    return Parameters((*parameters, SCALE, *CAMERA)) if set(names) & set(NAMES) else parameters
+    if SCALE.name in parameters.names or not set(names) & set(NAMES):
+        return parameters
+    return Parameters((*parameters, SCALE, *CAMERA))
 
 
 def system_vector(parameters: Parameters) -> Array:

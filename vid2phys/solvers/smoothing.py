@@ -303,15 +303,15 @@ def _null(
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
-    """Return the start: given states and inputs, no shared error, parameters at their values, no delay, a lag of 20
-    ms."""
+    """Return the start: given states and inputs, no shared error, parameters at their values, and delay and motor lag
+    of recorded actions at the means of their priors."""
     steps, count = len(layout.knots.times_s), len(layout.channels)
     values = np.zeros((steps, 2 * count))
     if inputs is not None:
         values[:, :count] = inputs
     theta = layout.problem.parameters.free_vector()
     if layout.problem.actions is not None:
-        theta = np.concatenate([theta, [0.0, np.log(0.02)]])
+        theta = np.concatenate([theta, [layout.problem.priors[name][0] for name in (DELAY, LAG)]])
     return Unknowns(states.copy(), values, np.zeros((steps, layout.modes)), theta)
 
 

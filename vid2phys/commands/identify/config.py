@@ -167,7 +167,7 @@ class IdentifyConfig(
 
     def _require_one_camera(self) -> None:
         """Raise UsageError where a camera is fitted, but each clip has its own."""
-        moving = [name for name in self.fit if name == "focal" or name.startswith("camera_")]
+        moving = self.of_camera
         several = any(isinstance(given, tuple) and len(given) > 1 for given in (self.camera, self.camera_pose))
         if several and moving:
             got = f"--fit {','.join(moving)} of {len(self.clips)} cameras"
@@ -239,13 +239,16 @@ class IdentifyConfig(
         if clips > 1 and (self.method in OF_ANY_LOSS or self.starts > 1):
             got = f"{clips} clips with --solver {self.method} and --starts {self.starts}"
             raise UsageError(got, "--solver smoothing or shooting, from one start", "or fit the clips one by one")
-        if self.method in OF_ANY_LOSS:
-            from vid2phys.solvers.camera_parameters import NAMES
+        if self.method != "smoothing":
+            from vid2phys.solvers.problem import TIME_BASE
 
-            of_image = [name for name in self.fit if name in NAMES]
-            if of_image:
-                got = f"--fit {','.join(of_image)} with --solver {self.method}"
-                raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
+            named = {*self.set_values, *self.priors}
+            if of_time := [parameter.name for parameter in TIME_BASE if parameter.name in named]:
+                got = f"{','.join(of_time)} with --solver {self.method}, which takes actions as their file times them"
+                raise UsageError(got, "--solver smoothing", "leave --solver out")
+        if self.method in OF_ANY_LOSS and (of_image := self.of_image):
+            got = f"--fit {','.join(of_image)} with --solver {self.method}"
+            raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
 
     def _check_contact(self) -> None:
         """Check what is fitted beside parameters of contact, and by which solver."""
@@ -258,11 +261,9 @@ class IdentifyConfig(
             got = f"--fit {','.join(sorted(asked))} with --actions"
             raise UsageError(got, "contact without recorded forces", "fit the mass by the push, contact by a throw")
         from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, WITH_SPRINGS
-        from vid2phys.solvers.camera_parameters import NAMES
 
-        of_camera = [name for name in self.fit if name in NAMES]
-        if of_camera:
-            got = f"--fit {','.join(of_camera)} with contact"
+        if of_image := self.of_image:
+            got = f"--fit {','.join(of_image)} with contact"
             raise UsageError(got, "parameters of body and ground", "fit one of them")
         springs = [name for name in self.fit if name in OF_SPRINGS]
         if springs and len(self.clips) > 1:
@@ -274,6 +275,20 @@ class IdentifyConfig(
                 f"{', '.join(WITH_SPRINGS)} alone",
                 "fit them without springs, then give them with --set",
             )
+
+    @property
+    def of_image(self) -> tuple[str, ...]:
+        """Return the parameters of camera and size that are asked for, or unknown by a prior of the user."""
+        from vid2phys.solvers.camera_parameters import NAMES
+
+        return tuple(name for name in dict.fromkeys((*self.fit, *self.priors)) if name in NAMES)
+
+    @property
+    def of_camera(self) -> tuple[str, ...]:
+        """Return those of `of_image` that belong to the camera."""
+        from vid2phys.solvers.camera_parameters import SCALE
+
+        return tuple(name for name in self.of_image if name != SCALE.name)
 
     @property
     def takes_camera_parameters(self) -> bool:

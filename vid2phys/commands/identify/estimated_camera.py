@@ -237,9 +237,7 @@ def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate
     if inputs.focal is not None and inputs.focal.log_std > 0.0:
         priors["focal"] = (estimate.log_focal, estimate.std("log_focal"))
     names = tuple(priors)
-    parameters = (
-        with_camera_parameters(known.parameters, names) if "focal" not in known.parameters.names else (known.parameters)
-    )
+    parameters = with_camera_parameters(known.parameters, names)
     parameters = parameters.with_values({"focal": float(np.exp(estimate.log_focal))}, source="default")
     parameters = parameters.with_free(tuple(dict.fromkeys((*known.parameters.free_names, *names))))
     changed = replace(known, parameters=parameters, priors=priors | known.priors, nuisance=(*known.nuisance, *names))

@@ -141,6 +141,8 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
 
     def read(config: IdentifyConfig, actions: Actions | None) -> Filmed:
         filmed = read_filmed(config, actions)
+        if any(each.camera != config.camera for each in configs):  # errors that differ are no shared parameters
+            filmed = replace(filmed, camera=replace(filmed.camera, focal_std=0.0, direction_std_rad=0.0))
         notes_of_first.extend(filmed.notes)
         return filmed
 
@@ -220,7 +222,8 @@ def with_camera(config: IdentifyConfig, clip: Clip, *, or_motion: bool = False) 
         camera = replace(camera, camera_to_world=poses[0] if len(clip.times_s) == 1 else poses)
     if camera.camera_to_world is None and or_motion:
         require_resolution(camera, clip, path)
-        return _without_pose(config, clip, camera, FocalPrior(float(camera.K[0, 0]), 0.0, "the camera file"))
+        known = FocalPrior(float(camera.K[0, 0]), camera.focal_std, "the camera file")
+        return _without_pose(config, clip, camera, known)
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
     if camera.moves:
@@ -246,10 +249,9 @@ def _without_pose(config: IdentifyConfig, clip: Clip, camera: Camera, focal: Foc
 
     from vid2phys.geometry import looking, make_transform
 
-    asked = [name for name in config.fit if name == "focal" or name.startswith("camera_")]
-    if asked:
-        got = f"--fit {','.join(asked)} of a camera without a pose"
-        raise UsageError(got, "no camera parameters, which the motion gives anyway", "leave them out of --fit")
+    if config.of_camera:
+        got = f"--fit {','.join(config.of_camera)} of a camera without a pose"
+        raise UsageError(got, "no camera parameters, which the motion gives anyway", "leave them out")
     return Filmed(clip, camera, make_transform(looking(np.array([0.0, 1.0, 0.0])), np.zeros(3)), focal=focal)
 
 
@@ -277,7 +279,7 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
 
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a rigid body, whose mesh or primitive the user gives."""
-    from vid2phys.commands.fit_parameters import fixed_parameters, listen, with_unknown_size
+    from vid2phys.commands.fit_parameters import fixed_parameters, listen, with_camera_errors, with_unknown_size
     from vid2phys.commands.identify.hinges import on_hinge, require_hinge_options
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import mass_properties
@@ -301,8 +303,10 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     else:
         known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
-    if "gravity" in config.fit and on is None and filmed.focal is None and config.takes_camera_parameters:
-        known = with_unknown_size(known)  # an acceleration is as wrong as the size that it is measured by
+    if on is None and filmed.focal is None and config.takes_camera_parameters:
+        known = with_camera_errors(known, filmed.camera)
+        if "gravity" in config.fit:  # an acceleration is as wrong as the size that it is measured by
+            known = with_unknown_size(known)
     model, untrained = None, None
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
     if config.observation is None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from vid2phys import plugins
 from vid2phys.errors import InputError, UsageError
+from vid2phys.io.camera._errors import with_errors
 from vid2phys.io.camera._lens import COEFFICIENTS
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
@@ -72,7 +73,7 @@ def load_camera(
     if "" in poses:
         camera = replace(camera, camera_to_world=poses[""])
     camera = camera if camera.width else _with_size(camera, path, size)
-    return with_readout(path, source.data, camera)
+    return with_errors(path, source.data, with_readout(path, source.data, camera))
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -94,6 +95,10 @@ def describe(camera: Camera) -> str:
         parts.append("no distortion" if camera.model in ("plumb_bob", "rational_polynomial") else "coefficients 0")
     if camera.readout_s:
         parts.append(f"readout {1e3 * camera.readout_s:.4g} ms from the {camera.readout_from}")
+    if camera.focal_std:
+        parts.append(f"focal length known to {100.0 * camera.focal_std:.2g} %")
+    if camera.direction_std_rad:
+        parts.append(f"direction known to {np.degrees(camera.direction_std_rad):.2g} deg")
     return ", ".join([*parts, f"{camera.width}x{camera.height}"])
 
 

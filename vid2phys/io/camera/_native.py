@@ -11,6 +11,7 @@ from vid2phys.types import Array, Camera
 _HEADER = """\
 # ROS camera_info fields + camera_to_world. Pixel centres at integers (OpenCV, ROS).
 # camera_to_world: 4x4 row-major, x_world = T x_camera, metres; camera axes x right, y down, z forward; world z up.
+# focal_std: standard deviation of the focal length, as a share of it; direction_std_deg: of the camera's direction.
 # readout_s: seconds from the first to the last row of a rolling shutter; readout_from: side that is exposed first.
 """
 
@@ -33,6 +34,10 @@ def camera_text(camera: Camera, notes: tuple[str, ...] = ()) -> str:
         lines.append(_block("camera_to_world", camera.camera_to_world))
     if camera.readout_s:
         lines += [f"readout_s: {camera.readout_s!r}", f"readout_from: {camera.readout_from}"]
+    if camera.focal_std:
+        lines.append(f"focal_std: {camera.focal_std:.6g}")
+    if camera.direction_std_rad:
+        lines.append(f"direction_std_deg: {np.degrees(camera.direction_std_rad):.6g}")
     comment = "".join(f"# {' '.join(note.split())}\n" for note in notes)
     return _HEADER + comment + "\n".join(lines) + "\n"
 

@@ -252,6 +252,23 @@ def first_of(data: dict[str, Any], *keys: str) -> Any:
     return None
 
 
+def own_keys(data: Any, name: str) -> dict[str, Any]:
+    """Return the mapping of the camera called `name`, or that of the whole file; empty for a file without a mapping."""
+    if not isinstance(data, dict):
+        return {}
+    own = data.get(name)
+    return own if isinstance(own, dict) else data
+
+
+def not_negative(path: str | Path, keys: dict[str, Any], name: str, unit: str, remedy: str) -> float:
+    """Return the number under a key; 0 where there is none. Raises InputError for one below zero."""
+    given = first_of(keys, name)
+    value = 0.0 if given is None else float(matrix(path, name, [given], (1,))[0])
+    if value < 0.0:
+        raise InputError(f"{name} {value:g} in '{path}'", f"{unit}, 0 or more", remedy)
+    return value
+
+
 def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
     """Return `wanted` (of file names, the last part is enough), or the first name.
 

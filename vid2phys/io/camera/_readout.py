@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import first_of, matrix
+from vid2phys.io.camera._parse import first_of, not_negative, own_keys
 from vid2phys.types import Camera, Side
 
 SIDES: tuple[str, ...] = get_args(Side)
@@ -22,10 +22,7 @@ def with_readout(path: str | Path, data: Any, camera: Camera) -> Camera:
 
     Raises InputError for a readout that is negative or no number, for two that differ, and for an unknown side.
     """
-    if not isinstance(data, dict):
-        return camera
-    own = data.get(camera.name)
-    keys = own if isinstance(own, dict) else data
+    keys = own_keys(data, camera.name)
     found = {name: value for name in ("readout_s", "rolling_shutter_tr") if (value := _seconds(path, keys, name))}
     if line_s := _seconds(path, keys, "line_delay"):
         found["line_delay"] = line_s * camera.height
@@ -45,11 +42,4 @@ def checked_side(side: object) -> Any:
 
 
 def _seconds(path: str | Path, keys: dict[str, Any], name: str) -> float:
-    value = first_of(keys, name)
-    if value is None:
-        return 0.0
-    seconds = float(matrix(path, name, [value], (1,))[0])
-    if seconds < 0.0:
-        got = f"{name} {seconds:g} in '{path}'"
-        raise InputError(got, "seconds, 0 or more", "give the side that comes first as readout_from: bottom")
-    return seconds
+    return not_negative(path, keys, name, "seconds", "give the side that comes first as readout_from: bottom")
