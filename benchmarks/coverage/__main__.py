@@ -2,9 +2,11 @@
 
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
-KIND: arms, bars, calibrations, cameras, falls, flights, shutters, springs, swings, throws; from pixels: filmed_arms,
-filmed_bars, filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows state `held_share`;
-`width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the mean error over the root mean square.
+KIND: arms, bars, calibrations, cameras, falls, flights, hands, shutters, springs, sprung_arms, swings, throws; from
+pixels: filmed_arms, filmed_bars, filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows
+state `held_share`; `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the mean error over the
+root mean square.
+
 Intervals of random motions differ in width. Errors are therefore counted in stated standard deviations, and the width
 ratio is one over their root mean square.
 
@@ -43,8 +45,10 @@ _SYSTEMS = {
     "filmed_swings": "pendulum",
     "filmed_throws": "rigid_contact",
     "flights": "quadrotor",
+    "hands": "hand",
     "shutters": "rolling shutter",
     "springs": "contact on springs",
+    "sprung_arms": "articulated, springs",
     "swings": "pendulum",
     "throws": "rigid_contact",
 }
@@ -77,7 +81,7 @@ def rows(kind: str, cases: list[Case]) -> list[dict[str, Any]]:
     unknown = dict[str, int]()
     for case in cases:
         for name, each in case.found.items():
-            group = name.split("_")[0] if name.startswith(("damping", "payload", "inertia")) else name
+            group = name.split("_")[0] if name.startswith(("damping", "payload", "inertia", "stiffness")) else name
             if not each.identifiable:
                 unknown[group] = unknown.get(group, 0) + 1
                 continue

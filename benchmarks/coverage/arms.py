@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.coverage.cases import Case
 from vid2phys.commands.fit_parameters import named
 from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.engine.systems.articulated import Articulated
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.io.robot import parse_robot
@@ -40,10 +41,15 @@ class Arm:
     start: Array
 
 
-def random_arm(rng: np.random.Generator) -> Arm:
-    """Return a random arm; the file states no damping and another payload."""
+def random_arm(rng: np.random.Generator, *, sprung: bool = False) -> Arm:
+    """Return a random arm; the file states no damping and another payload.
+
+    sprung: a spring holds each joint near zero, of 0.3 to 3 times the stiffness that the weight has. The file states
+    another one, and the right payload.
+    """
     count, values = int(rng.integers(2, 4)), dict[str, float]()
-    payload, given_payload = rng.uniform(0.05, 0.4), 0.1
+    payload = rng.uniform(0.05, 0.4)
+    given_payload = payload if sprung else 0.1
     radius, inner = rng.uniform(0.02, 0.035), {"given": "", "true": ""}
     lengths = rng.uniform(0.12, 0.3, count)
     for which, mass in (("given", given_payload), ("true", payload)):
@@ -61,13 +67,19 @@ def random_arm(rng: np.random.Generator) -> Arm:
         link = (
             f'<geom type="box" size="0.014 0.014 {0.5 * length:.5f}" pos="0 0 {-0.5 * length:.5f}" mass="{mass:.6f}"/>'
         )
+        stiffness = {"given": 0.0, "true": 0.0}
+        if sprung:
+            weight = 9.81 * (0.5 * mass + payload) * beyond
+            stiffness = {which: weight * float(np.exp(rng.uniform(*np.log([0.3, 3.0])))) for which in stiffness}
+            values[f"stiffness_{name}"] = stiffness["true"]
         for which, friction in (("given", 0.0), ("true", damping)):
-            joint = f'<joint name="{name}" axis="{tilt:.4f} 1 0" damping="{friction:.9f}"/>'
+            spring = f' stiffness="{stiffness[which]:.9f}"' if sprung else ""
+            joint = f'<joint name="{name}" axis="{tilt:.4f} 1 0" damping="{friction:.9f}"{spring}/>'
             inner[which] = f'<body name="link{i + 1}" {place}>{joint}{link}{inner[which]}</body>'
     head = '<mujoco><compiler angle="radian"/><option gravity="0 0 -9.81"/><worldbody>'
     texts = {which: f"{head}{body}</worldbody></mujoco>" for which, body in inner.items()}
     start = rng.choice([-1.0, 1.0], count) * rng.uniform(0.4, 1.4, count)
-    return Arm(texts["given"], texts["true"], values | {"payload_mass": payload}, start)
+    return Arm(texts["given"], texts["true"], values if sprung else values | {"payload_mass": payload}, start)
 
 
 def simulator(arm: Arm) -> tuple[mujoco.MjModel, mujoco.MjData]:
@@ -103,22 +115,31 @@ def measured(true: Array, body: JointBody, rng: np.random.Generator) -> tuple[Ar
 
 def case(seed: int) -> Case:
     """Return the fit of a random arm."""
-    arm = random_arm(np.random.default_rng(1000 + seed))
-    return Case(arm.values, *_fitted(arm, np.random.default_rng(seed)))
+    return fitted(random_arm(np.random.default_rng(1000 + seed)), ("joint_damping", "payload"), seed)
 
 
-def _fitted(arm: Arm, rng: np.random.Generator) -> tuple[dict[str, Estimate], Status]:
-    """Return the estimates of one arm by name, none where the fit did not converge, and the status."""
-    system, fit = named(Articulated(parse_robot(arm.given, Path("arm.xml"))), ("joint_damping", "payload"))
+def fitted(arm: Arm, fit: tuple[str, ...], seed: int) -> Case:
+    """Return the fit of some parameters of an arm, whose joint angles are measured with errors of a seed."""
+    system, names = named(Articulated(parse_robot(arm.given, Path("arm.xml"))), fit)
     assert isinstance(system, Articulated)
-    body = JointBody(system)
-    times, configuration = measured(motion(arm), body, rng)
-    nothing = observation_of_nothing(times, body, np.full(len(body.names), CORRELATION_S))
-    observation = nothing.with_configurations(np.arange(len(times)), configuration)
     still = Actions(np.zeros(1), np.zeros((1, len(system.action_names))), system.input, system.action_names,
                     system.action_units)  # fmt: skip
+    return Case(arm.values, *estimates(system, motion(arm), still, names, np.random.default_rng(seed)))
+
+
+def estimates(
+    system: JointTree, true: Array, actions: Actions, fit: tuple[str, ...], rng: np.random.Generator
+) -> tuple[dict[str, Estimate], Status]:
+    """Return the estimates of parameters by name, none where the fit did not converge, and the status.
+
+    true: joint angles [T, D] of the frames, which are measured with errors.
+    """
+    body = JointBody(system)
+    times, configuration = measured(true, body, rng)
+    nothing = observation_of_nothing(times, body, np.full(len(body.names), CORRELATION_S))
+    observation = nothing.with_configurations(np.arange(len(times)), configuration)
     parameters = system.parameters().with_free(fit)
-    problem = Problem(system, parameters, observation, np.eye(4), actions=still, priors={}, body=body)
+    problem = Problem(system, parameters, observation, np.eye(4), actions=actions, priors={}, body=body)
     near, at = window(times, 0.0), np.asarray(configuration.configuration)
     start, rates = local_fit(times[near], at[near], tricube(times[near], 0.0))
     try:

@@ -124,7 +124,12 @@ def input_channels(problem: Problem) -> tuple[Channel, ...]:
 
 
 def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: float) -> Array:
-    """Return the mean over each interval of the recorded actions after a delay and a first-order lag, [T - 1, M]."""
+    """Return the mean over each interval of the recorded actions after a delay and a first-order lag, [T - 1, M].
+
+    Without a lag the means are exact; with one they are those of a filter with steps of a millisecond.
+    """
+    if lag_s == 0.0:
+        return np.diff(_hold_integral(actions, knots.times_s - delay_s), axis=0) / knots.step_s[:, None]
     start, end = knots.times_s[0], knots.times_s[-1]
     fine = np.arange(start - 0.2, end + _FILTER_STEP_S, _FILTER_STEP_S)
     integral = _hold_integral(actions, fine - delay_s)

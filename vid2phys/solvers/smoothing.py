@@ -31,6 +31,7 @@ from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.relevance import has_intermittent_inputs, with_relevance
 from vid2phys.solvers.segments import Piece, at_frames, at_knots, cut, whole_point
 from vid2phys.solvers.smoothing_model import (
+    TIME_BASE_PRIORS,
     Hyperparameters,
     Layout,
     Normal,
@@ -311,7 +312,8 @@ def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unk
         values[:, :count] = inputs
     theta = layout.problem.parameters.free_vector()
     if layout.problem.actions is not None:
-        theta = np.concatenate([theta, [layout.problem.priors[name][0] for name in (DELAY, LAG)]])
+        priors = TIME_BASE_PRIORS | layout.problem.priors
+        theta = np.concatenate([theta, [priors[name][0] for name in (DELAY, LAG)]])
     return Unknowns(states.copy(), values, np.zeros((steps, layout.modes)), theta)
 
 

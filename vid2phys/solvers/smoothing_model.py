@@ -33,8 +33,8 @@ from vid2phys.types import Array, Parameters
 FORCE, TORQUE = "force", "torque"
 # densities of the white accelerations that no input explains, m/s^2 sqrt(s) and rad/s^2 sqrt(s), at most
 STEP_STD = {FORCE: 0.01, TORQUE: 0.2}
-DELAY_PRIOR_S = 0.02
-LAG_PRIOR = (np.log(0.02), 1.0)
+TIME_BASE_PRIORS = {DELAY: (0.0, 0.02), LAG: (float(np.log(0.02)), 1.0)}
+"""Means and standard deviations of the time base of recorded actions, s and its logarithm."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Layout:
         """Lay out a problem."""
         names = tuple(p.name for p in problem.parameters if p.free)
         extra = (DELAY, LAG) if problem.actions is not None else ()
-        usual = {DELAY: (0.0, DELAY_PRIOR_S), LAG: LAG_PRIOR} if extra else {}
+        usual = TIME_BASE_PRIORS if extra else {}
         problem = replace(problem, priors=usual | problem.priors)
         knots = Knots.of(problem.observation.times_s, problem.max_step_s)
         channels = input_channels(problem)
