@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import Array
-from vid2phys.report.figures import figure, save_figure
+from vid2phys.report.figures import figure, legend_above, save_figure
 from vid2phys.report.metrics import pose_errors, relative_errors
 from vid2phys.types import PoseLog
 
@@ -37,5 +37,5 @@ def plot_evaluation(
     rotation.set_ylabel("rotation error (deg)")
     for axes in (absolute, drift, rotation):
         axes.set_ylim(bottom=0.0)
-        axes.legend(fontsize=8, loc="upper right")
+        legend_above(axes)
     save_figure(fig, path)

@@ -60,6 +60,12 @@ def figure(rows: int, x_label: str, height_in: float = 2.2) -> tuple[Any, list[A
     return fig, axes[:, 0].tolist()
 
 
+def legend_above(ax: Any) -> None:
+    """Name the curves of axes above them, where the legend covers none."""
+    count = len(ax.get_legend_handles_labels()[1])
+    ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(count, 4), frameon=False)
+
+
 def save_figure(fig: Any, path: Path) -> None:
     """Write a PNG."""
     with atomic_path(path) as temporary:
@@ -111,4 +117,4 @@ def _draw(ax: Any, panel: Panel) -> None:
     if panel.from_zero:
         ax.set_ylim(bottom=0.0)
     if names:
-        ax.legend(fontsize=8, loc="upper right", ncols=min(len(names), 3))
+        legend_above(ax)
