@@ -2,10 +2,10 @@
 
     python -m benchmarks.coverage [KIND ...] [--count 200] [--json FILE] [--histogram FILE] [--work DIR]
 
-KIND: arms, bars, calibrations, cameras, falls, flights, hands, shutters, springs, sprung_arms, swings, throws; from
-pixels: filmed_arms, filmed_bars, filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings, filmed_throws. Rows
-state `held_share`; `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the mean error over the
-root mean square.
+KIND: arms, bars, calibrations, cameras, falls, flights, hands, pushes, shutters, springs, sprung_arms, swings, throws;
+from pixels: filmed_arms, filmed_bars, filmed_blurred_falls, filmed_falls, filmed_flights, filmed_swings,
+filmed_throws. Rows state `held_share`; `width_ratio`, the half width over 1.96 times the error; and `bias_ratio`, the
+mean error over the root mean square.
 
 Intervals of random motions differ in width. Errors are therefore counted in stated standard deviations, and the width
 ratio is one over their root mean square.
@@ -46,6 +46,7 @@ _SYSTEMS = {
     "filmed_throws": "rigid_contact",
     "flights": "quadrotor",
     "hands": "hand",
+    "pushes": "contact on springs, pushed",
     "shutters": "rolling shutter",
     "springs": "contact on springs",
     "sprung_arms": "articulated, springs",

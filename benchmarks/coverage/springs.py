@@ -55,14 +55,19 @@ def _bounce(rng: np.random.Generator, system: ThrownBody, mesh: Mesh, given: dic
     return rolled(system, known, start, times_s, _STEPS)
 
 
-def rolled(system: ThrownBody, known: Parameters, start: Array, times_s: Array, steps: int) -> Array:
+def rolled(
+    system: ThrownBody, known: Parameters, start: Array, times_s: Array, steps: int, forces: Array | None = None
+) -> Array:
     """Return states [T, 13] at even times [T] of a body on springs, from its first one.
 
-    known: parameters of the body. steps: of the rollout, from one time to the next.
+    known: parameters of the body. steps: of the rollout, from one time to the next. forces: [T - 1, 3] along the
+    world's axes, N.
     """
-    on_springs = system.on_springs(known.vector)
+    on_springs = system.on_springs(known.vector, has_actions=forces is not None)
     vector = np.array([known[name].value for name in on_springs.parameters().names])
     step_s = np.full(steps * (len(times_s) - 1), (times_s[1] - times_s[0]) / steps)
-    nothing = np.zeros((1, len(step_s), len(on_springs.control_names)))
-    states = simulate(on_springs, system.to_principal(start)[None], nothing, vector, step_s)[0]
+    controls = np.zeros((1, len(step_s), len(on_springs.control_names)))
+    if forces is not None:
+        controls[0, :, :3] = np.repeat(forces, steps, axis=0)
+    states = simulate(on_springs, system.to_principal(start)[None], controls, vector, step_s)[0]
     return np.asarray(system.from_principal(states[::steps]))

@@ -5,22 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import trimesh
 
+from benchmarks.coverage import pushes
 from benchmarks.coverage.springs import rolled
 from vid2phys.commands.identify import fit_springs as springs
 from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
 from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
+from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.errors import UsageError
 from vid2phys.geometry import looking, make_transform, quat_from_rotvec
 from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
-from vid2phys.types import Array, Mesh, Observation, Parameters
+from vid2phys.types import Actions, Array, Mesh, Observation, Parameters, Status
 
 SIDE_M, MASS_KG, STIFFNESS = 0.05, 0.0375, 1000.0
 SIGMA, STEPS = 1e-3, 100  # error of bearings; steps of the truth between two frames
@@ -123,8 +125,11 @@ def test_ends_that_fit_as_well_widen_the_interval() -> None:
 
 
 def test_springs_are_fitted_where_one_is_asked_for() -> None:
-    assert fits_springs(FitOptions(fit=("k_e", "mu")))
-    assert not fits_springs(FitOptions(fit=("mu", "restitution")))
+    free, pushed = (cast(Inputs, SimpleNamespace(actions=actions)) for actions in (None, "push.csv"))
+    assert fits_springs(free, FitOptions(fit=("k_e", "mu")))
+    assert not fits_springs(free, FitOptions(fit=("mu", "restitution")))
+    assert fits_springs(pushed, FitOptions(fit=("mass", "mu")))
+    assert not fits_springs(pushed, FitOptions(fit=("mass",)))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,8 @@ def test_springs_are_fitted_where_one_is_asked_for() -> None:
         ({"fit": ("k_e", "restitution")}, "--fit restitution with springs of contact"),
         ({"fit": ("k_e",), "method": "shooting"}, "--solver shooting with contact"),
         ({"fit": ("mu", "focal")}, "--fit focal with contact"),
-        ({"fit": ("mu", "mass"), "actions": Path("push.csv")}, "--fit mu with --actions"),
+        ({"fit": ("mu", "restitution"), "actions": Path("push.csv")}, "--fit restitution with --actions"),
+        ({"fit": ("mu", "gravity"), "actions": Path("push.csv")}, "--fit gravity with springs of contact"),
         ({"fit": ("k_e",), "clip": (Path("a.mp4"), Path("b.mp4"))}, "--fit k_e of several clips"),
     ],
 )
@@ -148,3 +154,40 @@ def test_what_is_not_fitted_with_contact_is_refused_before_anything_is_read(
     }
     with pytest.raises(UsageError, match=message):
         IdentifyConfig(**(of_clip | given)).check()
+
+
+def test_pushes_of_a_body_are_turned_to_its_principal_axes() -> None:
+    made = trimesh.creation.box((0.1, 0.06, 0.04))
+    made.apply_transform(trimesh.transformations.rotation_matrix(0.4, [0.0, 0.0, 1.0]))
+    faces = np.asarray(made.faces)
+    system = ThrownBody(Mesh(np.asarray(made.vertices), faces, np.zeros(len(faces), dtype=np.int64)))
+    values = np.array([[1.0, 2.0, 3.0, 0.1, 0.2, 0.3]])
+    pushes = Actions(np.zeros(1), values, "push", system.action_names, system.action_units)
+    turned = springs._to_principal(system, pushes).values
+    np.testing.assert_array_equal(turned[:, :3], values[:, :3])
+    np.testing.assert_allclose(system.shape.axes @ turned[0, 3:], values[0, 3:])
+    assert np.abs(turned - values).max() > 0.01
+    known = system.parameters().with_values({"mass": 0.5})
+    problem = springs._about_principal_axes(system, cast(Problem, _bare(system, known)))
+    moments = [problem.parameters[name].value for name in ("inertia_xx", "inertia_yy", "inertia_zz")]
+    sides = np.array([0.1, 0.06, 0.04]) ** 2
+    assert sorted(moments) == pytest.approx(sorted(0.5 / 12.0 * (sides.sum() - sides)))
+    assert problem.priors["inertia_xx"] == pytest.approx((np.log(moments[0]), 0.5))
+
+
+def _bare(system: ThrownBody, known: Parameters) -> Problem:
+    """Return a problem without measurements, whose inertia has a prior."""
+    nothing = Observation(np.zeros(0), *[np.zeros(0)] * 4, np.zeros((0, 0), dtype=bool), np.zeros((0, 3)))
+    return Problem(system, known, nothing, np.eye(4), priors={"inertia_xx": (0.0, 0.5)})
+
+
+def test_a_pushed_box_shows_mass_and_friction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All five are unknown, as in gradSim's table 2; the push is known. A few of the starts find it, too."""
+    for name, starts in (("_STARTS", np.ones(1)), ("_SLIDE_M_S", (0.3,)), ("_FRICTIONS", (0.6,))):
+        monkeypatch.setattr(springs, name, starts)
+    found = pushes.case(2)
+    assert found.status is Status.CONVERGED
+    for name, within in (("mass", 0.05), ("k_f", 0.3), ("mu", 0.2)):
+        assert found.found[name].value == pytest.approx(found.truth[name], rel=within)
+        low, high = found.found[name].ci95
+        assert 0.01 < 0.5 * (high - low) / found.truth[name] < 3.0 * within

@@ -64,21 +64,25 @@ class _Evaluated:
     weights: Array
 
 
-def solve(problem: Problem, states: Array, *, iterations: int = 40) -> Solution:
+def solve(problem: Problem, states: Array, *, iterations: int = 40, refines: bool = False) -> Solution:
     """Fit one clip: see `solve_clips`. states: [T, N] at the knots, of which only the first is used."""
-    return solve_clips([problem], [states], iterations=iterations)[0]
+    return solve_clips([problem], [states], iterations=iterations, refines=refines)[0]
 
 
-def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterations: int = 40) -> list[Solution]:
+def solve_clips(
+    problems: Sequence[Problem], states: Sequence[Array], *, iterations: int = 40, refines: bool = False
+) -> list[Solution]:
     """Fit the first state of each clip and the free parameters, which all clips of a body share.
 
-    states: [T, N] of each clip, where the first row begins. Priors are those of the first problem. Raises UsageError
-    for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError when the motion
-    cannot be computed where the fit begins.
+    states: [T, N] of each clip, where the first row begins. refines: whether the start explains the clips already: the
+    horizon is all of each clip at once. Priors are those of the first problem.
+
+    Raises UsageError for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError
+    when the motion cannot be computed where the fit begins.
     """
     setups = [_setup(problem) for problem in problems]
     point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
-    for share in (0.1, 0.2, 0.4, 0.7, 1.0):
+    for share in (1.0,) if refines else (0.1, 0.2, 0.4, 0.7, 1.0):
         found = minimize(_Clips(setups, share), point, Settings(iterations, _TOLERANCE))
         point, used, converged = found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)

@@ -257,18 +257,20 @@ class IdentifyConfig(
             return
         if self.method != "smoothing":
             raise UsageError(f"--solver {self.method} with contact", "--solver smoothing", "leave --solver out")
-        if self.actions is not None:
-            got = f"--fit {','.join(sorted(asked))} with --actions"
-            raise UsageError(got, "contact without recorded forces", "fit the mass by the push, contact by a throw")
         from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, WITH_SPRINGS
 
+        pushed = self.actions is not None
+        rigid = sorted(asked - set(WITH_SPRINGS))
+        if pushed and rigid:
+            got = f"--fit {','.join(rigid)} with --actions"
+            raise UsageError(got, f"mass, {', '.join(WITH_SPRINGS)}", "fit impacts to a throw without recorded forces")
         if of_image := self.of_image:
             got = f"--fit {','.join(of_image)} with contact"
             raise UsageError(got, "parameters of body and ground", "fit one of them")
-        springs = [name for name in self.fit if name in OF_SPRINGS]
+        springs = [name for name in self.fit if name in OF_SPRINGS or (pushed and name == "mu")]
         if springs and len(self.clips) > 1:
             raise UsageError(f"--fit {','.join(springs)} of several clips", "one clip", "fit the clips one by one")
-        others = [name for name in self.fit if name not in WITH_SPRINGS]
+        others = [name for name in self.fit if name not in WITH_SPRINGS and not (pushed and name == "mass")]
         if springs and others:
             raise UsageError(
                 f"--fit {','.join(others)} with springs of contact",

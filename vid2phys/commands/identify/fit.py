@@ -157,7 +157,7 @@ def estimate(
     if start is None:
         return lost(inputs, tracked)
     solution, descent = smoothing.solution(start.fitted), None
-    if fits_springs(options):
+    if fits_springs(inputs, options):
         problem, springs, notes = fit_springs(inputs, start.problem, solution, options, progress)
         start = replace(start, problem=problem, notes=(*start.notes, *notes))
         return conclude(inputs, tracked, start, springs, options, smoothed=solution)

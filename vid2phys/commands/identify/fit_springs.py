@@ -1,14 +1,16 @@
-"""Fit springs of contact of a thrown body: stiffness, damping, friction. Contact lasts, it is no impact.
+"""Fit springs of contact of a thrown or pushed body: stiffness, damping, friction. Contact lasts, it is no impact.
 
 The smoothing takes contact as an unknown force. Its first state is where rollouts on springs begin. They are fitted by
 shooting (`solvers.shooting`) from several stiffnesses, since an impact more or less makes a minimum of its own. The
-ends that fit about as well as the best one widen the intervals.
+ends that fit about as well as the best one widen the intervals. Recorded forces on the body show its mass, too.
 
-Limits: one clip; the plane and the springs that are not asked for are taken as given.
+Limits: one clip; the plane and the springs that are not asked for are taken as given; recorded forces act at the centre
+of mass, when their file states them.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,19 +28,21 @@ if TYPE_CHECKING:
     from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.solution import Solution
-    from vid2phys.types import Array, Parameters
+    from vid2phys.types import Actions, Array, Parameters
 
-_STIFFNESS, _FRICTION = "k_e", "mu"
+_STIFFNESS, _FRICTION, _GRIP = "k_e", "mu", "k_f"
+_SLIDE_M_S, _FRICTIONS, _TOUCHING = (0.03, 0.3, 2.0), (0.25, 0.6), 4  # starts of friction; points that touch
 _STARTS = 10.0 ** np.linspace(-1.0, 1.0, 7)  # times the stiffness that is given
 _SEARCH, _FINE = 0.2, 0.05  # of the longest stable step, for two: the k_e of a thrown cube is 5 % and 1 % too small
 _TURN = 1e-6  # of tangents, for differences
 
 
-def fits_springs(options: FitOptions) -> bool:
-    """Return whether springs of contact are asked for."""
+def fits_springs(inputs: Inputs, options: FitOptions) -> bool:
+    """Return whether springs of contact are asked for, or friction beside recorded forces."""
     from vid2phys.engine.systems.rigid_contact import OF_SPRINGS
 
-    return bool(set(options.fit) & set(OF_SPRINGS))
+    pushed = inputs.actions is not None and _FRICTION in options.fit
+    return pushed or bool(set(options.fit) & set(OF_SPRINGS))
 
 
 def fit_springs(
@@ -62,11 +66,15 @@ def fit_springs(
     from vid2phys.engine.systems.rigid_contact import ThrownBody
     from vid2phys.types import Parameters
 
-    system, known = problem.system, inputs.known.parameters
+    system, known = problem.system, _with_mass(inputs.known.parameters, smoothed)
     assert isinstance(system, ThrownBody)
-    on_springs = system.on_springs(known.vector)
+    on_springs = system.on_springs(known.vector, has_actions=problem.actions is not None)
     parameters = Parameters(tuple(known[name] for name in on_springs.parameters().names))
-    own = replace(problem, system=on_springs, parameters=parameters)
+    actions = None if problem.actions is None else _to_principal(system, problem.actions)
+    own = replace(problem, system=on_springs, parameters=parameters, actions=actions)
+    is_aligned = np.array_equal(system.shape.axes, np.eye(3))
+    own = own if is_aligned else _about_principal_axes(system, own)
+    parameters = own.parameters
     states = system.to_principal(smoothed.knot_states)
     ends = []
     factors = _STARTS if parameters[_STIFFNESS].free else np.ones(1)
@@ -78,21 +86,71 @@ def fit_springs(
             ends.append(found)
     if not ends:
         raise SimulationError(f"none of {len(factors)} stiffnesses could be simulated", "a start nearer to the truth")
+    for begin in _grips(min(ends, key=lambda end: end.loss).parameters):
+        progress("fitting the friction")
+        found = _shot(replace(own, parameters=begin), states, _SEARCH)
+        ends += [] if found is None else [found]
     progress("fitting the springs in short steps")
     found = _best(own, ends)
     values = {name: found.parameters[name].value for name in parameters.free_names}
     fitted = known.with_values(values, source="fitted")
     solution = replace(_in_mesh_axes(system, found), parameters=fitted)
-    return replace(problem, parameters=fitted), solution, _notes(parameters, per_kilogram=inputs.known.per_kilogram)
+    notes = _notes(parameters, per_kilogram=inputs.known.per_kilogram)
+    if actions is not None and not is_aligned:
+        notes.append("moments of inertia are about the principal axes of the mesh, in its order of axes")
+    return replace(problem, parameters=fitted), solution, notes
 
 
-def _shot(problem: Problem, states: Array, share: float) -> Solution | None:
+def _grips(found: Parameters) -> list[Parameters]:
+    """Return starts of friction where its viscous part is unknown: it slides from several speeds on.
+
+    Below that speed the ground grips by `k_f`, above it by `mu`: a fit that begins on one side hardly finds the other.
+    """
+    if not found[_GRIP].free:
+        return []
+    weight = found["mass"].value * found["gravity"].value / _TOUCHING
+    pairs = itertools.product(_SLIDE_M_S, _FRICTIONS if found[_FRICTION].free else (found[_FRICTION].value,))
+    return [found.with_values({_GRIP: mu * weight / speed, _FRICTION: mu}, source="default") for speed, mu in pairs]
+
+
+def _with_mass(known: Parameters, smoothed: Solution) -> Parameters:
+    """Return the parameters with mass and inertia where the smoothing found them, so far as these are unknown."""
+    from vid2phys.commands.fit_parameters import INERTIA
+
+    found = {name: smoothed.parameters[name].value for name in ("mass", *INERTIA) if known[name].free}
+    return known.with_values(found, source="default")
+
+
+def _about_principal_axes(system: ThrownBody, problem: Problem) -> Problem:
+    """Return the problem with the inertia of the mesh about its principal axes, where these are not its own axes.
+
+    A spread of an inertia about that of the mesh stays as it is.
+    """
+    from vid2phys.commands.fit_parameters import INERTIA
+
+    moments = problem.parameters["mass"].value * np.asarray(system.shape.inertia_per_mass)
+    values = dict(zip(INERTIA, moments.tolist(), strict=True))
+    priors = {
+        name: (float(np.log(values[name])), problem.priors[name][1]) for name in INERTIA if name in problem.priors
+    }
+    parameters = problem.parameters.with_values(values, source="mesh")
+    return replace(problem, parameters=parameters, priors=problem.priors | priors)
+
+
+def _to_principal(system: ThrownBody, actions: Actions) -> Actions:
+    """Return forces along the world's axes, and torques about the principal axes in place of those of the mesh."""
+    values = actions.values.copy()
+    values[:, 3:6] = values[:, 3:6] @ system.shape.axes
+    return replace(actions, values=values)
+
+
+def _shot(problem: Problem, states: Array, share: float, *, refines: bool = False) -> Solution | None:
     """Return the fit from states [T, 13], None where there is none. share: of the longest stable step."""
     from vid2phys.solvers import shooting
 
     step_s = share * problem.system.longest_step_s(problem.parameters.vector)
     try:
-        return shooting.solve(replace(problem, max_step_s=min(problem.max_step_s, step_s)), states[:1])
+        return shooting.solve(replace(problem, max_step_s=min(problem.max_step_s, step_s)), states[:1], refines=refines)
     except SimulationError:
         return None
 
@@ -100,7 +158,7 @@ def _shot(problem: Problem, states: Array, share: float) -> Solution | None:
 def _best(problem: Problem, ends: Sequence[Solution]) -> Solution:
     """Return the best of several ends, refined. Its intervals hold the others as far as they are likely."""
     best = min(ends, key=lambda end: end.loss)
-    refined = _shot(replace(problem, parameters=best.parameters), best.states, _FINE) or best
+    refined = _shot(replace(problem, parameters=best.parameters), best.states, _FINE, refines=True) or best
     return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends))
 
 
@@ -118,12 +176,15 @@ def _in_mesh_axes(system: ThrownBody, solution: Solution) -> Solution:
     moved = system.from_principal(system.retract(solution.states[:, None], steps))
     by_principal = np.swapaxes(system.local(states[:, None], moved), -1, -2) / _TURN
     covariance = by_principal @ solution.covariance @ np.swapaxes(by_principal, -1, -2)
+    controls = np.zeros((len(states) - 1, len(system.control_names)))
+    controls[:, : solution.controls.shape[1]] = solution.controls
+    controls[:, 3:6] = controls[:, 3:6] @ system.shape.axes.T
     return replace(
         solution,
         states=states,
         covariance=covariance,
         knot_states=system.from_principal(solution.knot_states),
-        controls=np.zeros((len(states) - 1, len(system.control_names))),
+        controls=controls,
     )
 
 

@@ -77,14 +77,16 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
     values = {parameter.name: parameter.value for parameter in solution.parameters}
     if not values.get("mass") or not values.get("gravity"):
         return ()
-    if problem.actions is not None:
-        return action_notes(solution.extra.get(DELAY, 0.0), solution.extra.get("force_std", 0.0) / values["gravity"])
+    free = set(problem.parameters.free_names)
+    touches = bool(free & set(problem.system.capabilities.of_impacts))
+    if problem.actions is not None:  # to the smoothing, contact is an unknown force
+        unknown_share = 0.0 if touches else solution.extra.get("force_std", 0.0) / values["gravity"]
+        return action_notes(solution.extra.get(DELAY, 0.0), unknown_share)
     unknown = _unknown_acceleration(problem, solution)
     if unknown is None:
         return ()
     found = _flights(problem, solution, unknown, radius_m)
-    free = set(problem.parameters.free_names)
-    if "gravity" in free and not free & set(problem.system.capabilities.of_impacts):
+    if "gravity" in free and not touches:
         return gravity_notes(found, float(np.sqrt((unknown[0] ** 2).sum(axis=1).mean())))
     return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(problem.observation.times_s))))
 
