@@ -18,6 +18,7 @@ import numpy as np
 
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.progress import Progress, silent
+from vid2phys.engine.parallel import in_processes
 from vid2phys.errors import SimulationError
 from vid2phys.notes import warning
 
@@ -76,20 +77,13 @@ def fit_springs(
     own = own if is_aligned else _about_principal_axes(system, own)
     parameters = own.parameters
     states = system.to_principal(smoothed.knot_states)
-    ends = []
-    factors = _STARTS if parameters[_STIFFNESS].free else np.ones(1)
-    for number, factor in enumerate(factors):
-        progress("fitting the springs", number, len(factors))
-        begin = parameters.with_values({_STIFFNESS: parameters[_STIFFNESS].value * float(factor)}, source="default")
-        found = _shot(replace(own, parameters=begin), states, _SEARCH)
-        if found is not None:
-            ends.append(found)
+    progress("fitting the springs")
+    begins = _stiffnesses(parameters)
+    ends = _searched(own, begins, states)
     if not ends:
-        raise SimulationError(f"none of {len(factors)} stiffnesses could be simulated", "a start nearer to the truth")
-    for begin in _grips(min(ends, key=lambda end: end.loss).parameters):
-        progress("fitting the friction")
-        found = _shot(replace(own, parameters=begin), states, _SEARCH)
-        ends += [] if found is None else [found]
+        raise SimulationError(f"none of {len(begins)} stiffnesses could be simulated", "a start nearer to the truth")
+    progress("fitting the friction")
+    ends += _searched(own, _grips(min(ends, key=lambda end: end.loss).parameters), states)
     progress("fitting the springs in short steps")
     found = _best(own, ends)
     values = {name: found.parameters[name].value for name in parameters.free_names}
@@ -99,6 +93,20 @@ def fit_springs(
     if actions is not None and not is_aligned:
         notes.append("moments of inertia are about the principal axes of the mesh, in its order of axes")
     return replace(problem, parameters=fitted), solution, notes
+
+
+def _searched(problem: Problem, begins: Sequence[Parameters], states: Array) -> list[Solution]:
+    """Return the ends of fits from several parameters and states [T, 13], so far as these can be simulated."""
+    found = in_processes(lambda begin: _shot(replace(problem, parameters=begin), states, _SEARCH), begins)
+    return [end for end in found if end is not None]
+
+
+def _stiffnesses(parameters: Parameters) -> list[Parameters]:
+    """Return starts of the stiffness about the given one; the parameters alone where it is known."""
+    if not parameters[_STIFFNESS].free:
+        return [parameters]
+    given = parameters[_STIFFNESS].value
+    return [parameters.with_values({_STIFFNESS: given * float(factor)}, source="default") for factor in _STARTS]
 
 
 def _grips(found: Parameters) -> list[Parameters]:
