@@ -141,7 +141,8 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
 
     def read(config: IdentifyConfig, actions: Actions | None) -> Filmed:
         filmed = read_filmed(config, actions)
-        if any(each.camera != config.camera for each in configs):  # errors that differ are no shared parameters
+        cameras = {(each.camera, each.camera_pose) for each in configs}
+        if len(cameras) > 1:  # errors that differ are no shared parameters
             filmed = replace(filmed, camera=replace(filmed.camera, focal_std=0.0, direction_std_rad=0.0))
         notes_of_first.extend(filmed.notes)
         return filmed
