@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.coverage.cases import Case
 from vid2phys.commands.fit_parameters import named
 from vid2phys.engine.movable.joints import JointBody
-from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.engine.systems.articulated import Articulated
+from vid2phys.engine.systems.hand import Hand
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.io.robot import parse_robot
 from vid2phys.solvers import configuration_shooting, intervals
@@ -128,7 +128,7 @@ def fitted(arm: Arm, fit: tuple[str, ...], seed: int) -> Case:
 
 
 def estimates(
-    system: JointTree, true: Array, actions: Actions, fit: tuple[str, ...], rng: np.random.Generator
+    system: Articulated | Hand, true: Array, actions: Actions, fit: tuple[str, ...], rng: np.random.Generator
 ) -> tuple[dict[str, Estimate], Status]:
     """Return the estimates of parameters by name, none where the fit did not converge, and the status.
 

@@ -164,9 +164,18 @@ def _shot(problem: Problem, states: Array, share: float, *, refines: bool = Fals
 
 
 def _best(problem: Problem, ends: Sequence[Solution]) -> Solution:
-    """Return the best of several ends, refined. Its intervals hold the others as far as they are likely."""
+    """Return the best of several ends, refined. Its intervals hold the others as far as they are likely.
+
+    The refinement keeps the whole clip. Where that does not converge, the horizon grows once more.
+    """
     best = min(ends, key=lambda end: end.loss)
-    refined = _shot(replace(problem, parameters=best.parameters), best.states, _FINE, refines=True) or best
+    refined = best
+    for refines in (True, False):
+        found = _shot(replace(problem, parameters=best.parameters), best.states, _FINE, refines=refines)
+        if found is not None and (refined is best or found.loss < refined.loss):
+            refined = found
+        if refined is not best and refined.converged:
+            break
     return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends))
 
 
