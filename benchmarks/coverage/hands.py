@@ -11,9 +11,10 @@ import numpy as np
 from benchmarks.coverage.arms import FPS, FRAMES, estimates
 from benchmarks.coverage.cases import Case
 from vid2phys.commands.fit_parameters import named
+from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.rollout import simulate
-from vid2phys.engine.systems.hand import Hand
+from vid2phys.engine.systems.hand import Hand, finger_joints
 from vid2phys.solvers.gauss_markov import draw_first_order
 from vid2phys.types import Actions
 
@@ -29,7 +30,8 @@ def case(seed: int) -> Case:
     body, times = JointBody(system), np.arange(FRAMES) / FPS
     truth = {name: float(np.exp(rng.uniform(*np.log(_STIFFNESS)))) for name in fit}
     values = system.parameters().with_values(truth)
-    of_joints = np.array([truth[f"stiffness_{name.removeprefix('finger').split('_')[0]}"] for name in body.names])
+    stiffness = {joint: truth[name] for i, name in enumerate(fit) for joint in finger_joints(RISP_HAND, i)}
+    of_joints = np.array([stiffness[joint] for joint in body.names])
     count = len(system.action_names)
     torques = _DEFLECTION_RAD * of_joints * draw_first_order(rng, times, np.full(count, _LASTING_S))
     rest = body.states(np.asarray(body.rest)[None], np.zeros((1, count)))

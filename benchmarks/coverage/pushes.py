@@ -11,13 +11,11 @@ import numpy as np
 
 from benchmarks.coverage import rigid
 from benchmarks.coverage.cases import Case, box
-from benchmarks.coverage.springs import rolled
-from vid2phys.commands.fit_parameters import INERTIA
+from benchmarks.coverage.springs import known_of, rolled
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.errors import Vid2PhysError
 from vid2phys.geometry import quat_from_rotvec
-from vid2phys.io.mesh import mass_properties
 from vid2phys.types import Actions, Status
 
 FIT = ("mass", "k_e", "k_d", "k_f", "mu")
@@ -35,14 +33,11 @@ def case(seed: int) -> Case:
     way, speed = rng.uniform(-np.pi, np.pi), rng.uniform(*_SPEED_M_S)
     forces = np.zeros((_FRAMES - 1, 3))
     forces[_FIRST : _FIRST + _PUSHED, :2] = 0.2 * speed * _FPS / _PUSHED * np.array([np.cos(way), np.sin(way)])
-    actions = Actions(
-        times[:-1], np.hstack([forces, np.zeros_like(forces)]), "push",
-        tuple(f"{kind}_{axis}" for kind in ("force", "torque") for axis in "xyz"), ("N",) * 3 + ("N m",) * 3,
-    )  # fmt: skip
-    system = filmed_system("rigid_contact", mesh, actions, FIT)
+    system = filmed_system("rigid_contact", mesh, None, FIT)
     assert isinstance(system, ThrownBody)
-    moments = truth["mass"] * np.diagonal(mass_properties(mesh).inertia_per_mass)
-    known = system.parameters().with_values(truth | dict(zip(INERTIA, moments.tolist(), strict=True)))
+    pushes = np.hstack([forces, np.zeros_like(forces)])  # no torques
+    actions = Actions(times[:-1], pushes, "push", system.action_names, system.action_units)
+    known = known_of(system, mesh, truth)
     start = system.rest_state()
     start[2] = -float(mesh.vertices[:, 2].min()) + rng.uniform(0.01, 0.03)
     start[3:7] = quat_from_rotvec(np.array([*rng.uniform(-0.03, 0.03, 2), rng.uniform(-3.0, 3.0)]))

@@ -46,13 +46,18 @@ def case(seed: int) -> Case:
 
 def _bounce(rng: np.random.Generator, system: ThrownBody, mesh: Mesh, given: dict[str, float], times_s: Array) -> Array:
     """Return states [T, 13] of the body, which is thrown onto the ground."""
-    inertia = given["mass"] * np.diagonal(mass_properties(mesh).inertia_per_mass)
-    known = system.parameters().with_values(given | dict(zip(INERTIA, inertia.tolist(), strict=True)))
+    known = known_of(system, mesh, given)
     start = system.rest_state()
     start[2], start[3:7] = mesh.radius_m + rng.uniform(0.03, 0.08), quat_normalize(rng.normal(size=4))
     start[7:10] = *rng.uniform(-0.4, 0.4, 2), rng.uniform(-1.0, -0.3)
     start[10:13] = rng.normal(0.0, 3.0, 3)
     return rolled(system, known, start, times_s, _STEPS)
+
+
+def known_of(system: ThrownBody, mesh: Mesh, given: dict[str, float]) -> Parameters:
+    """Return the parameters of a body of uniform density. given: values, with the mass."""
+    inertia = given["mass"] * np.diagonal(mass_properties(mesh).inertia_per_mass)
+    return system.parameters().with_values(given | dict(zip(INERTIA, inertia.tolist(), strict=True)))
 
 
 def rolled(

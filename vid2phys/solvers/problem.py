@@ -18,7 +18,7 @@ from vid2phys.types import Actions, Array, Observation, Parameter, Parameters
 
 DELAY, LAG = "action_delay_s", "motor_lag_s"
 TIME_BASE = (Parameter(DELAY, "s", 0.0, -10.0, 10.0), Parameter(LAG, "s", 0.02, 1e-6, 10.0, "log"))
-"""Unknowns of recorded actions: by how much their clock is ahead of the video's, and how late motors follow."""
+"""Unknowns of recorded actions: how much later they act than their file states, and the time constant of motors."""
 STABLE_SHARE = 0.8  # of the longest stable step
 _FILTER_STEP_S = 1e-3
 

@@ -260,21 +260,22 @@ class IdentifyConfig(
         from vid2phys.engine.systems.rigid_contact import OF_SPRINGS, WITH_SPRINGS
 
         pushed = self.actions is not None
-        rigid = sorted(asked - set(WITH_SPRINGS))
+        beside = ("mass", *WITH_SPRINGS) if pushed else WITH_SPRINGS
+        rigid = sorted(asked - set(beside))
         if pushed and rigid:
             got = f"--fit {','.join(rigid)} with --actions"
-            raise UsageError(got, f"mass, {', '.join(WITH_SPRINGS)}", "fit impacts to a throw without recorded forces")
+            raise UsageError(got, ", ".join(beside), "fit impacts to a throw without recorded forces")
         if of_image := self.of_image:
             got = f"--fit {','.join(of_image)} with contact"
             raise UsageError(got, "parameters of body and ground", "fit one of them")
         springs = [name for name in self.fit if name in OF_SPRINGS or (pushed and name == "mu")]
         if springs and len(self.clips) > 1:
             raise UsageError(f"--fit {','.join(springs)} of several clips", "one clip", "fit the clips one by one")
-        others = [name for name in self.fit if name not in WITH_SPRINGS and not (pushed and name == "mass")]
+        others = [name for name in self.fit if name not in beside]
         if springs and others:
             raise UsageError(
                 f"--fit {','.join(others)} with springs of contact",
-                f"{', '.join(WITH_SPRINGS)} alone",
+                f"{', '.join(beside)} alone",
                 "fit them without springs, then give them with --set",
             )
 

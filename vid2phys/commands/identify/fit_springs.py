@@ -5,7 +5,7 @@ shooting (`solvers.shooting`) from several stiffnesses, since an impact more or 
 ends that fit about as well as the best one widen the intervals. Recorded forces on the body show its mass, too.
 
 Limits: one clip; the plane and the springs that are not asked for are taken as given; recorded forces act at the centre
-of mass, when their file states them.
+of mass, and without a delay.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ def fit_springs(
     ends = _searched(own, begins, states)
     if not ends:
         raise SimulationError(f"none of {len(begins)} stiffnesses could be simulated", "a start nearer to the truth")
-    progress("fitting the friction")
-    ends += _searched(own, _grips(min(ends, key=lambda end: end.loss).parameters), states)
+    if grips := _grips(min(ends, key=lambda end: end.loss).parameters):
+        progress("fitting the friction")
+        ends += _searched(own, grips, states)
     progress("fitting the springs in short steps")
     found = _best(own, ends)
     values = {name: found.parameters[name].value for name in parameters.free_names}
@@ -169,13 +170,11 @@ def _best(problem: Problem, ends: Sequence[Solution]) -> Solution:
     The refinement keeps the whole clip. Where that does not converge, the horizon grows once more.
     """
     best = min(ends, key=lambda end: end.loss)
-    refined = best
-    for refines in (True, False):
-        found = _shot(replace(problem, parameters=best.parameters), best.states, _FINE, refines=refines)
-        if found is not None and (refined is best or found.loss < refined.loss):
-            refined = found
-        if refined is not best and refined.converged:
-            break
+    from_best = replace(problem, parameters=best.parameters)
+    refined = _shot(from_best, best.states, _FINE, refines=True)
+    if refined is None or not refined.converged:
+        tried = [each for each in (refined, _shot(from_best, best.states, _FINE)) if each is not None]
+        refined = min(tried, key=lambda each: each.loss, default=best)
     return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends))
 
 
