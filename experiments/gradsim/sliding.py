@@ -28,7 +28,7 @@ RANGES = {
 }
 """What truths and starts are drawn from, evenly in the logarithm; contact is that of one point."""
 _STEP_S, _SUBSTEPS = 1.0 / 60.0, 8
-_POINTS = 8  # of contact
+POINTS = 8  # of contact
 _TILT_RAD, _DROP_M, _PUSH_M_S, _PUSHED = 0.03, (0.02, 0.05), 1.1, 3
 _EYE_M, _VIEW_M = (0.25, -1.9, 0.8), 0.46
 
@@ -42,13 +42,14 @@ def sliding(
     size_px: int = 64,
     every: int = 3,
     factor: float = 1.5,
+    points: int = POINTS,
 ) -> Filmed:
     """Return a shape with parameters, tilt, drop and push drawn at random; all but the `unknown` parameters are known.
 
-    factor: starts are drawn up to so many times the truth either way.
+    factor: starts are drawn up to so many times the truth either way. points: of contact, at most.
     """
     mesh = shape(name)
-    body = Points.of_mesh(mesh, most=_POINTS)
+    body = Points.of_mesh(mesh, most=points)
     system = RigidContact((body,))
     drawn = {n: float(np.exp(rng.uniform(np.log(low), np.log(high)))) for n, (_, low, high) in RANGES.items()}
     initial = system.rest_state()

@@ -75,9 +75,10 @@ def fitted(aside_m: float, stiffness: float) -> tuple[Any, Array, ThrownBody]:
     begin = truth + np.array([*[1e-3] * 3, *[0.0] * 4, *[0.05] * 3, *[0.3] * 3])
     smoothed = SimpleNamespace(knot_states=begin)
     options = FitOptions(fit=PARAMETERS)
-    _, solution, notes = fit_springs(SimpleNamespace(known=known), problem, smoothed, options)  # type: ignore[arg-type]
-    assert notes == [note for note in notes if "k_d" in note]  # k_d and k_f were not given
-    return solution, truth, system
+    found = fit_springs(SimpleNamespace(known=known), problem, smoothed, options)  # type: ignore[arg-type]
+    assert all("k_d" in note for note in found.notes)  # k_d and k_f were not given
+    assert found.least_friction is None
+    return found.solution, truth, system
 
 
 @pytest.mark.parametrize("aside_m", [0.0, 0.01])

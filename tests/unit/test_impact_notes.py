@@ -55,13 +55,13 @@ def test_a_motion_is_in_parts_where_it_misses_and_departs(
 def test_a_friction_that_has_a_bound_only_has_an_interval_from_there() -> None:
     """The bounds of several clips all hold; a friction that is determined keeps its interval."""
     found = Estimate("mu", "1", 2.2, (0.0, np.inf), False), Estimate("restitution", "1", 0.7, (0.6, 0.8), True)
-    some = [fitted(least_friction=0.05), fitted(), fitted(least_friction=0.07)]
+    some = [0.05, None, 0.07]
     bounded, other = with_bound(found, some)
     assert bounded.ci95 == (0.07, np.inf)
     assert bounded.interval == "at least 0.07"
     assert other is found[1]
     assert other.interval == "0.6 to 0.8"
     assert found[0].interval == "unbounded"
-    assert with_bound(found, [fitted()]) is found
+    assert with_bound(found, [None]) is found
     known = (replace(found[0], ci95=(0.1, 0.3), identifiable=True),)
     assert with_bound(known, some) == known

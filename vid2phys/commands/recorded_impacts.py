@@ -85,7 +85,7 @@ def fit_impacts(
     noted = (note for fit in fits for note in fit_notes(fit))
     return RecordedFit(
         parameters=fitted,
-        estimates=with_bound(estimates, fits),
+        estimates=with_bound(estimates, [fit.least_friction for fit in fits]),
         offsets={},
         states=tuple(fit.states for fit in fits),
         start_covariance=np.array([fit.state_covariance[0] for fit in fits]),

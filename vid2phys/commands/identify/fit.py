@@ -158,9 +158,10 @@ def estimate(
         return lost(inputs, tracked)
     solution, descent = smoothing.solution(start.fitted), None
     if fits_springs(inputs, options):
-        problem, springs, notes = fit_springs(inputs, start.problem, solution, options, progress)
-        start = replace(start, problem=problem, notes=(*start.notes, *notes))
-        return conclude(inputs, tracked, start, springs, options, smoothed=solution)
+        springs = fit_springs(inputs, start.problem, solution, options, progress)
+        start = replace(start, problem=springs.problem, notes=(*start.notes, *springs.notes))
+        result = conclude(inputs, tracked, start, springs.solution, options, smoothed=solution)
+        return replace(result, parameters=with_bound(result.parameters, [springs.least_friction]))
     if fits_contact(inputs, options):
         problem, fitted = fit_impacts(inputs, start.problem, solution, options, progress)
         return conclude_impacts(inputs, tracked, replace(start, problem=problem), fitted, options)
@@ -186,7 +187,7 @@ def conclude_impacts(inputs: Inputs, tracked: Track, start: Initialised, fitted:
     start = replace(start, notes=(*start.notes, *fit_notes(fitted)))
     result = conclude(inputs, tracked, start, impacts_solution(smoothed, fitted), options, smoothed=smoothed)
     diagnostics = result.diagnostics | impacts_report(fitted, start.problem.observation.times_s)
-    return replace(result, parameters=with_bound(result.parameters, [fitted]), diagnostics=diagnostics)
+    return replace(result, parameters=with_bound(result.parameters, [fitted.least_friction]), diagnostics=diagnostics)
 
 
 def _tried(

@@ -194,9 +194,12 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     ]
 
 
-def with_bound(found: tuple[Estimate, ...], fits: Sequence[Fitted]) -> tuple[Estimate, ...]:
-    """Return the estimates, in which the interval of a friction that has a least value only begins there."""
-    least = max((fit.least_friction for fit in fits if fit.least_friction is not None), default=None)
+def with_bound(found: tuple[Estimate, ...], bounds: Sequence[float | None]) -> tuple[Estimate, ...]:
+    """Return the estimates, in which the interval of a friction that has a least value only begins there.
+
+    bounds: least frictions of the clips, None where a clip has no such bound alone.
+    """
+    least = max((bound for bound in bounds if bound is not None), default=None)
     if least is None:
         return found
     return tuple(

@@ -3,6 +3,8 @@
 The smoothing takes contact as an unknown force. Its first state is where rollouts on springs begin. They are fitted by
 shooting (`solvers.shooting`) from several stiffnesses, since an impact more or less makes a minimum of its own. The
 ends that fit about as well as the best one widen the intervals. Recorded forces on the body show its mass, too.
+Friction and its viscous part exchange where a body slides for a part of its way only: an unknown friction has the
+likelihood along it (`solvers.likelihood_profile`) in place of the ends.
 
 Limits: one clip; the plane and the springs that are not asked for are taken as given; recorded forces act at the centre
 of mass, and without a delay.
@@ -11,7 +13,7 @@ of mass, and without a delay.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +40,17 @@ _SEARCH, _FINE = 0.2, 0.05  # of the longest stable step, for two: the k_e of a 
 _TURN = 1e-6  # of tangents, for differences
 
 
+@dataclass(frozen=True)
+class FittedSprings:
+    """problem: with the springs as unknowns. notes: for the user. least_friction: the least mu that explains the clip
+    (95 %), where it only has such a bound."""
+
+    problem: Problem
+    solution: Solution
+    notes: tuple[str, ...]
+    least_friction: float | None
+
+
 def fits_springs(inputs: Inputs, options: FitOptions) -> bool:
     """Return whether springs of contact are asked for, or friction beside recorded forces."""
     from vid2phys.engine.systems.rigid_contact import OF_SPRINGS
@@ -48,7 +61,7 @@ def fits_springs(inputs: Inputs, options: FitOptions) -> bool:
 
 def fit_springs(
     inputs: Inputs, problem: Problem, smoothed: Solution, options: FitOptions, progress: Progress = silent
-) -> tuple[Problem, Solution, list[str]]:
+) -> FittedSprings:
     """Fit the springs of contact of a clip.
 
     Args:
@@ -59,7 +72,7 @@ def fit_springs(
         progress: receives the share that is done.
 
     Returns:
-        The problem with the springs as unknowns, the solution in the axes of the mesh, and notes for the user.
+        The fit, with its solution in the axes of the mesh.
 
     Raises:
         SimulationError: where no start can be simulated.
@@ -86,14 +99,16 @@ def fit_springs(
         progress("fitting the friction")
         ends += _searched(own, grips, states)
     progress("fitting the springs in short steps")
-    found = _best(own, ends)
+    found, least = _best(own, ends)
     values = {name: found.parameters[name].value for name in parameters.free_names}
     fitted = known.with_values(values, source="fitted")
     solution = replace(_in_mesh_axes(system, found), parameters=fitted)
     notes = _notes(parameters, per_kilogram=inputs.known.per_kilogram)
     if actions is not None and not is_aligned:
         notes.append("moments of inertia are about the principal axes of the mesh, in its order of axes")
-    return replace(problem, parameters=fitted), solution, notes
+    if least is not None:
+        notes.append(f"mu is at least {least:.2g} (95 %): the body slides too slowly for an upper bound")
+    return FittedSprings(replace(problem, parameters=fitted), solution, tuple(notes), least)
 
 
 def _searched(problem: Problem, begins: Sequence[Parameters], states: Array) -> list[Solution]:
@@ -164,18 +179,29 @@ def _shot(problem: Problem, states: Array, share: float, *, refines: bool = Fals
         return None
 
 
-def _best(problem: Problem, ends: Sequence[Solution]) -> Solution:
-    """Return the best of several ends, refined. Its intervals hold the others as far as they are likely.
+def _best(problem: Problem, ends: Sequence[Solution]) -> tuple[Solution, float | None]:
+    """Return the best of several ends, refined, and the least friction. Its intervals hold all that is likely, too.
 
     The refinement keeps the whole clip. Where that does not converge, the horizon grows once more.
     """
+    from vid2phys.solvers import likelihood_profile
+
     best = min(ends, key=lambda end: end.loss)
     from_best = replace(problem, parameters=best.parameters)
     refined = _shot(from_best, best.states, _FINE, refines=True)
     if refined is None or not refined.converged:
         tried = [each for each in (refined, _shot(from_best, best.states, _FINE)) if each is not None]
         refined = min(tried, key=lambda each: each.loss, default=best)
-    return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends))
+    profile = None
+    if refined.parameters[_FRICTION].free:
+
+        def held(parameters: Parameters) -> Solution | None:
+            return _shot(replace(problem, parameters=parameters), refined.states, _SEARCH, refines=True)
+
+        profile = likelihood_profile.along(problem, refined, _FRICTION, held)
+    if profile is None:
+        return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends)), None
+    return replace(refined, theta_covariance=profile.covariance), profile.least
 
 
 def _spread(ends: Sequence[Solution]) -> Array:
