@@ -29,6 +29,7 @@ from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.pipeline import identify as _identify
 from vid2phys.commands.simulate import simulate
 from vid2phys.commands.train_risp import train_risp
+from vid2phys.errors import InputError
 from vid2phys.types import Actions, Array, Camera, Estimate, Observation, Result, Trajectory
 
 if TYPE_CHECKING:
@@ -134,10 +135,23 @@ class Run:
 
     @cached_property
     def system(self) -> System:
-        """The physical system."""
+        """The physical system. Raises InputError where it follows from a file of the body that is no longer there, and
+        for soft bodies, whose states are modes of one fit.
+        """
         from vid2phys.engine import systems
+        from vid2phys.io.run import read_result
 
-        return systems.get(self.result.system)
+        name, states = self.result.system, self.trajectory.state_names
+        if (usual := systems.get(name)).state_names == states:
+            return usual
+        body = read_result(self.folder)["inputs"].get("body")
+        path = body["path"] if isinstance(body, dict) else body
+        if path is not None and Path(path).is_file() and systems.file_reader(name) is not None:
+            own = systems.from_file(name, path)
+            if own.state_names == states:
+                return own
+        got = f"a run of '{name}' with the states {', '.join(states[:3])}"
+        raise InputError(got, f"the states of the body in '{path}'", "use trajectory and result, which need no body")
 
     @cached_property
     def camera(self) -> Camera:
@@ -157,10 +171,11 @@ class Run:
 
     def plot_trajectory(self) -> Plot:
         """Position and rotation, or joints, over time, with 95 % bands."""
+        from vid2phys.engine import systems
         from vid2phys.report.figures import Plot
         from vid2phys.report.fit_charts import trajectory_chart
 
-        return Plot(trajectory_chart(self.result, self.system))
+        return Plot(trajectory_chart(self.result, systems.get(self.result.system)))
 
     def plot_actions(self) -> Plot:
         """Actions over time, with 95 % bands where they were fitted. Raises ValueError when there are none."""
@@ -232,11 +247,11 @@ def load_run(folder: str | Path) -> Run:
     Raises InputError when the folder holds no such run.
     """
     from vid2phys.io.recordings import load_observation
-    from vid2phys.io.run import result_of_json
+    from vid2phys.io.run import load_trajectory, read_result, result_of_json
 
     folder = Path(folder)
-    data, system, trajectory = _evaluate.load_states(folder)
-    actions, std = _load_actions(folder / "actions.csv", system)
+    data, trajectory = read_result(folder), load_trajectory(folder / "trajectory.csv")
+    actions, std = _load_actions(folder / "actions.csv", data["system"])
     return Run(folder, result_of_json(data, trajectory, actions, std, load_observation(folder / "observation.npz")))
 
 
@@ -250,12 +265,12 @@ def evaluate(run: Run | str | Path | None = None, *, mocap: str | Path, **option
     return Evaluation(**{f.name: metrics[f.name] for f in fields(Evaluation) if f.name != "folder"}, folder=folder)
 
 
-def _load_actions(path: Path, system: System) -> tuple[Actions | None, Array | None]:
+def _load_actions(path: Path, system: str) -> tuple[Actions | None, Array | None]:
     """Actions that a run wrote and their standard deviations; None for what it did not write."""
-    from vid2phys.io.actions import load_actions, load_actions_std
+    from vid2phys.engine import systems
+    from vid2phys.io.actions import load_actions, load_actions_std, written_units
 
     if not path.is_file():
         return None, None
-    units = dict(zip(system.action_names, system.action_units, strict=True))
-    actions = load_actions(path, None if system.capabilities.inputs else units)
+    actions = load_actions(path, None if systems.get(system).capabilities.inputs else written_units(path))
     return actions, load_actions_std(path, actions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,10 @@ from tests.flight import Flight
 from tests.synthetic import mocap_of, noisy_result, save_log, save_run, short_flight
 from vid2phys.errors import InputError
 from vid2phys.io.actions import save_actions
-from vid2phys.types import Result
+from vid2phys.io.recordings import save_trajectory
+from vid2phys.types import Actions, Result, Trajectory
+
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +106,33 @@ def test_what_was_seen_is_written_for_other_tools(folder: Path, tmp_path: Path) 
     rows = (tmp_path / "k.csv").read_text().splitlines()
     assert len(rows) == 1 + int(run.observation.visible.sum())
     assert len((tmp_path / "b.csv").read_text().splitlines()) == 1 + len(run.observation.points_body)
+
+
+def test_a_run_of_an_own_robot_comes_back(folder: Path) -> None:
+    """Its states and actions are not those of the robot that the system has by default."""
+    names = ("shoulder_rad", "elbow_rad", "shoulder_rad_s", "elbow_rad_s")
+    times = vid2phys.load_run(folder).trajectory.times_s
+    states = np.sin(np.arange(4.0 * len(times))).reshape(-1, 4)
+    save_trajectory(Trajectory(times, states, names, None), folder / "trajectory.csv")
+    torques = Actions(times[:-1], states[:-1, :2], "other", ("shoulder_torque", "elbow_torque"), ("N m", "N m"))
+    save_actions(torques, folder / "actions.csv", 0.1 * states[:-1, :2])
+    data = json.loads((folder / "result.json").read_text())
+    data["system"] = "articulated"
+    data["inputs"]["body"] = str(SAMPLES / "arm" / "arm.urdf")
+    (folder / "result.json").write_text(json.dumps(data))
+    run = vid2phys.load_run(folder)
+    np.testing.assert_allclose(run.trajectory.states, states)
+    assert run.system.state_names == names
+    assert run.actions is not None
+    assert run.actions.names == torques.names
+    np.testing.assert_allclose(run.actions.values, torques.values)
+    assert run.plot_trajectory()._repr_svg_().startswith("<svg")
+    with pytest.raises(InputError, match="'articulated', whose states are no pose"):
+        run.evaluate(SAMPLES / "quadrotor" / "mocap.csv")
+    data["inputs"]["body"] = "gone.urdf"
+    (folder / "result.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="the states of the body in 'gone"):
+        _ = vid2phys.load_run(folder).system
 
 
 def test_a_folder_without_a_run_is_refused(folder: Path) -> None:

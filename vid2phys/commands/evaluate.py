@@ -11,7 +11,6 @@ import numpy as np
 from vid2phys.commands.configs import EvaluateConfig
 from vid2phys.commands.log_doubts import doubts_of_log
 from vid2phys.commands.options import taking
-from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera, parse_size
 from vid2phys.io.mocap import load_mocap
@@ -21,7 +20,7 @@ from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import ordered, warning
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
 from vid2phys.report.metrics import SymmetryGroup, summarize, symmetry_of
-from vid2phys.types import Array, PoseLog, Trajectory
+from vid2phys.types import Array, PoseLog
 
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
 _MIN_FRAMES = 5
@@ -143,10 +142,16 @@ def _better_alignment(asked: str, columns: dict[str, dict[str, Any]]) -> tuple[s
 
 def load_run(folder: Path) -> RunPoses:
     """The poses of a run of identify. Raises InputError when the folder holds no such run, or one without poses."""
-    result, system, trajectory = load_states(folder)
+    from vid2phys.engine import systems
+
+    result = read_result(folder)
+    system, trajectory = systems.get(result["system"]), load_trajectory(folder / "trajectory.csv")
     if "orientation_quat_w" not in system.state_names:
         got = f"a run of '{system.name}', whose states are no pose of a body"
         raise InputError(got, "a run of a free body", "compare the columns of trajectory.csv with the log")
+    if trajectory.state_names != system.state_names:
+        got = f"'{folder / 'trajectory.csv'}' has other columns than the states of '{system.name}'"
+        raise InputError(got, "the two files of one run", "run identify again")
     positions, quats = system.body_pose(trajectory.states)
     std = None
     if trajectory.covariance is not None:
@@ -162,18 +167,6 @@ def load_run(folder: Path) -> RunPoses:
         _camera_position(inputs),
         _symmetry(inputs),
     )
-
-
-def load_states(folder: Path) -> tuple[dict[str, Any], System, Trajectory]:
-    """What result.json of a run of identify holds, its system, and the states in time. Raises InputError."""
-    from vid2phys.engine import systems
-
-    result = read_result(folder)
-    system, trajectory = systems.get(result["system"]), load_trajectory(folder / "trajectory.csv")
-    if trajectory.state_names != system.state_names:
-        got = f"'{folder / 'trajectory.csv'}' has other columns than the states of '{system.name}'"
-        raise InputError(got, "the two files of one run", "run identify again")
-    return result, system, trajectory
 
 
 def _alignment_name(align: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -151,7 +151,7 @@ def with_unknown_size(known: Known) -> Known:
     Its prior follows where the width in the frames is known (`size_std`). A size that is given or fitted stays as it
     is.
     """
-    return _with_nuisance(known, (SCALE.name,))
+    return with_nuisance(known, (SCALE.name,))
 
 
 def with_camera_errors(known: Known, camera: Camera) -> Known:
@@ -163,19 +163,24 @@ def with_camera_errors(known: Known, camera: Camera) -> Known:
     priors = dict.fromkeys(("camera_turn_x", "camera_turn_y"), (0.0, camera.direction_std_rad))
     priors["focal"] = (0.0, camera.focal_std)
     stated = {name: prior for name, prior in priors.items() if prior[1] > 0.0}
-    known = _with_nuisance(known, stated)
-    return replace(known, priors={name: stated[name] for name in stated if name in known.nuisance} | known.priors)
+    return with_nuisance(known, stated, stated)
 
 
-def _with_nuisance(known: Known, names: Iterable[str]) -> Known:
-    """Return what is known, with some camera parameters as nuisances, unless they are given or fitted already."""
-    names = tuple(names)
+def with_nuisance(known: Known, names: Iterable[str], priors: Mapping[str, tuple[float, float]] | None = None) -> Known:
+    """Return what is known, with some camera parameters as nuisances, unless they are given or fitted already.
+
+    priors: mean and standard deviation in solver coordinates, where the nuisances begin; without effect where the user
+    gave one.
+    """
+    names, priors = tuple(names), priors or {}
     parameters = with_camera_parameters(known.parameters, names)
     new = tuple(name for name in names if parameters[name].source != "given" and not parameters[name].free)
     if not new:
         return known
-    free = parameters.with_free((*parameters.free_names, *new))
-    return replace(known, parameters=free, nuisance=(*known.nuisance, *new))
+    begins = {name: parameters[name].from_free(priors[name][0]) for name in new if name in priors}
+    free = parameters.with_values(begins, source="default").with_free((*parameters.free_names, *new))
+    own = {name: priors[name] for name in begins}
+    return replace(known, parameters=free, priors=own | known.priors, nuisance=(*known.nuisance, *new))
 
 
 def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tuple[System, tuple[str, ...]]:

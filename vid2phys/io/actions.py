@@ -95,6 +95,13 @@ def load_actions_std(path: str | Path, actions: Actions) -> Array | None:
     return sheet.numbers(found) if len(found) == len(columns) else None
 
 
+def written_units(path: str | Path) -> dict[str, str]:
+    """Return name -> unit of the actions in a file that `save_actions` wrote, whatever system they drive."""
+    header = split_csv(read_text(path, "actions written by vid2phys").partition("\n")[0])
+    columns = (name.removesuffix("_per_kg").rpartition("_") for name in header[1:] if "_std_" not in name)
+    return {name: unit for name, _, unit in columns}
+
+
 def save_actions(actions: Actions, path: str | Path, std: Array | None = None) -> None:
     """Write actions in SI, with one standard deviation of each ([N, M], same units) in `..._std_...` columns."""
     suffix = "_per_kg" if actions.per_kilogram else ""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import observe
 from vid2phys.engine.pose_geometry import image_points
 from vid2phys.engine.system import System
-from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.geometry import Array, matrix_from_quat
 from vid2phys.report.charts import TIME, Chart, Curve, Panel, Style
 from vid2phys.types import Actions, Camera, Posterior, Result
@@ -25,15 +24,11 @@ _MOST_PARAMETERS = 4  # that are drawn against each other
 def trajectory_chart(result: Result, system: System) -> Chart:
     """Return position and roll, pitch, yaw over time, with 95 % bands on positions where the covariance is known.
 
-    An arm on a fixed base has its joint coordinates instead, a body on a hinge its angle, with bands.
+    Other systems have their coordinates instead: joints, the angle of a hinge, modes.
     """
-    times = result.trajectory.times_s
-    if isinstance(system, JointTree) and not system.robot.free_base:
-        panels = _joint_panels(result, tuple(system.robot.joint_names))
-    elif system.capabilities.observed_as == "hinge":
-        panels = _joint_panels(result, system.state_names[:1])
-    elif system.capabilities.observed_as == "clamped":
-        panels = _joint_panels(result, system.state_names[: len(system.state_names) // 2])
+    times, names = result.trajectory.times_s, result.trajectory.state_names
+    if not names[0].startswith("position_"):
+        panels = _joint_panels(result, tuple(name.rpartition("_")[0] for name in names[: len(names) // 2]))
     else:
         positions, quats = system.body_pose(result.trajectory.states)
         stated = result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]

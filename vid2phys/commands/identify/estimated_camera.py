@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.commands.fit_parameters import with_nuisance
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.fit import enough
 from vid2phys.commands.identify.inputs import Inputs
@@ -224,7 +225,6 @@ def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate
     """Return the inputs with the camera's unknowns as nuisance parameters, and a note where no fit can take these."""
     from vid2phys.commands.identify.config import OF_ANY_LOSS
     from vid2phys.commands.identify.fit_impacts import fits_contact
-    from vid2phys.solvers.camera_parameters import with_camera_parameters
 
     if options.method in OF_ANY_LOSS:
         text = f"intervals of --solver {options.method} do not carry the uncertainty of the camera: use smoothing"
@@ -232,16 +232,11 @@ def _with_nuisance(inputs: Inputs, options: FitOptions, estimate: CameraEstimate
     if fits_contact(inputs, options):  # a contact that is not modelled yet would move the focal length
         text = "intervals of contact do not carry the uncertainty of the camera: give a camera file with its pose"
         return inputs, (warning(text),)
-    known, (about_x, about_y) = inputs.known, estimate.rotation_std(inputs.camera_to_world)
+    about_x, about_y = estimate.rotation_std(inputs.camera_to_world)
     priors = {"camera_turn_x": (0.0, about_x), "camera_turn_y": (0.0, about_y)}
     if inputs.focal is not None and inputs.focal.log_std > 0.0:
         priors["focal"] = (estimate.log_focal, estimate.std("log_focal"))
-    names = tuple(priors)
-    parameters = with_camera_parameters(known.parameters, names)
-    parameters = parameters.with_values({"focal": float(np.exp(estimate.log_focal))}, source="default")
-    parameters = parameters.with_free(tuple(dict.fromkeys((*known.parameters.free_names, *names))))
-    changed = replace(known, parameters=parameters, priors=priors | known.priors, nuisance=(*known.nuisance, *names))
-    return replace(inputs, known=changed), ()
+    return replace(inputs, known=with_nuisance(inputs.known, priors, priors)), ()
 
 
 def _report(nominal: float, kept: EstimatedCamera, focal: FocalPrior) -> dict[str, Any]:
