@@ -23,11 +23,8 @@ from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array, Parameters
 
 _PLACES = np.arange(1, 4)  # in spacings, on one side in one round
-_SPACINGS, _GROWTH, _ROUNDS = (
-    (0.02, 0.5),
-    2.0,
-    5,
-)  # least and largest one, in solver coordinates; of a round over the last
+_SPACINGS = 0.02, 0.5  # least and largest one, in solver coordinates
+_GROWTH, _ROUNDS = 2.0, 5  # of the spacing from round to round; so many rounds at most
 _FALLEN = 3.0  # nats below the best: the end of what counts
 _FEWEST = 3  # fits of a profile
 _ONE_SIDED = 1.35  # nats below the best: a one-sided 95 % interval
@@ -79,7 +76,8 @@ def along(problem: Problem, best: Solution, name: str, fit: Callable[[Parameters
         return None
     places = np.array(sorted(ends))
     rises = np.array([costs[place] for place in places]) - least
-    covariance = _covariance(index, places, rises, [ends[place] for place in places])
+    best_place = int(np.abs(places - middle).argmin())
+    covariance = _covariance(index, places, rises, [ends[place] for place in places], about=best_place)
     return Profile(covariance, _least(parameters, name, places, rises))
 
 
@@ -96,14 +94,14 @@ def _cost(problem: Problem, end: Solution) -> float:
     return float(end.loss + 0.5 * off @ off)
 
 
-def _covariance(index: int, places: Array, rises: Array, ends: Sequence[Solution]) -> Array:
-    """Return the covariance [P, P] of the mixture about its most likely fit."""
+def _covariance(index: int, places: Array, rises: Array, ends: Sequence[Solution], *, about: int) -> Array:
+    """Return the covariance [P, P] of the mixture about the fit at one of the places [E]."""
     theta = np.array(
         [np.insert(end.parameters.free_vector(), index, place) for place, end in zip(places, ends, strict=True)]
     )
     weights = np.exp(-rises) * np.gradient(places)
     weights = weights / weights.sum()
-    off = theta - theta[int(rises.argmin())]
+    off = theta - theta[about]
     total = (weights[:, None] * off).T @ off
     rest = np.delete(np.arange(theta.shape[1]), index)
     total[np.ix_(rest, rest)] += np.einsum("e,epq->pq", weights, np.array([end.theta_covariance for end in ends]))

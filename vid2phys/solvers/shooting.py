@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from vid2phys.types import Array, Parameters
 
 SUBSTEPS = 2
 FINE_STEP_S = 0.01
-_TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
+TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
 _MOST_ALIKE = 1.0 - 1e-9  # correlation of adjacent frames, whose errors may not change at all
 
 
@@ -64,18 +65,24 @@ class _Evaluated:
     weights: Array
 
 
-def solve(problem: Problem, states: Array, *, iterations: int = 40, refines: bool = False) -> Solution:
+def solve(problem: Problem, states: Array, **how: Any) -> Solution:
     """Fit one clip: see `solve_clips`. states: [T, N] at the knots, of which only the first is used."""
-    return solve_clips([problem], [states], iterations=iterations, refines=refines)[0]
+    return solve_clips([problem], [states], **how)[0]
 
 
 def solve_clips(
-    problems: Sequence[Problem], states: Sequence[Array], *, iterations: int = 40, refines: bool = False
+    problems: Sequence[Problem],
+    states: Sequence[Array],
+    *,
+    iterations: int = 40,
+    tolerance: float = TOLERANCE,
+    refines: bool = False,
 ) -> list[Solution]:
     """Fit the first state of each clip and the free parameters, which all clips of a body share.
 
-    states: [T, N] of each clip, where the first row begins. refines: whether the start explains the clips already: the
-    horizon is all of each clip at once. Priors are those of the first problem.
+    states: [T, N] of each clip, where the first row begins. iterations: of one horizon, at most. tolerance: least gain
+    of a step, as a share of the cost. refines: whether the start explains the clips already: the horizon is all of each
+    clip at once. Priors are those of the first problem.
 
     Raises UsageError for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError
     when the motion cannot be computed where the fit begins.
@@ -83,7 +90,7 @@ def solve_clips(
     setups = [_setup(problem) for problem in problems]
     point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
     for share in (1.0,) if refines else (0.1, 0.2, 0.4, 0.7, 1.0):
-        found = minimize(_Clips(setups, share), point, Settings(iterations, _TOLERANCE))
+        found = minimize(_Clips(setups, share), point, Settings(iterations, tolerance))
         point, used, converged = found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)
 
@@ -198,6 +205,9 @@ def _moved(problem: Problem, point: _Point, step: Array) -> _Point:
 
 def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[Solution]:
     cost, dense, found = _evaluate_all(setups, point, 1.0, True)
+    if not np.isfinite(dense.information).all():
+        got = "derivatives of the motion are not finite where the fit ends"
+        raise SimulationError(got, "a start nearer to the truth", "give parameters that are known by --set")
     null, covariance = solved(dense, setups[0].problem.prior_precision(point.parameters.free_names))
     size = len(setups[0].problem.system.tangent_names)
     solutions = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ _STIFFNESS, _FRICTION, _GRIP = "k_e", "mu", "k_f"
 _SLIDE_M_S, _FRICTIONS, _TOUCHING = (0.03, 0.3, 2.0), (0.25, 0.6), 4  # starts of friction; points that touch
 _STARTS = 10.0 ** np.linspace(-1.0, 1.0, 7)  # times the stiffness that is given
 _SEARCH, _FINE = 0.2, 0.05  # of the longest stable step, for two: the k_e of a thrown cube is 5 % and 1 % too small
+_ROUGH: dict[str, Any] = {"iterations": 15, "tolerance": 1e-3}  # of searches
 _TURN = 1e-6  # of tangents, for differences
 
 
@@ -113,7 +114,7 @@ def fit_springs(
 
 def _searched(problem: Problem, begins: Sequence[Parameters], states: Array) -> list[Solution]:
     """Return the ends of fits from several parameters and states [T, 13], so far as these can be simulated."""
-    found = in_processes(lambda begin: _shot(replace(problem, parameters=begin), states, _SEARCH), begins)
+    found = in_processes(lambda begin: _shot(replace(problem, parameters=begin), states, _SEARCH, **_ROUGH), begins)
     return [end for end in found if end is not None]
 
 
@@ -168,13 +169,16 @@ def _to_principal(system: ThrownBody, actions: Actions) -> Actions:
     return replace(actions, values=values)
 
 
-def _shot(problem: Problem, states: Array, share: float, *, refines: bool = False) -> Solution | None:
-    """Return the fit from states [T, 13], None where there is none. share: of the longest stable step."""
+def _shot(problem: Problem, states: Array, share: float, **how: Any) -> Solution | None:
+    """Return the fit from states [T, 13], None where there is none.
+
+    share: of the longest stable step. how: as `shooting.solve_clips` takes it.
+    """
     from vid2phys.solvers import shooting
 
     step_s = share * problem.system.longest_step_s(problem.parameters.vector)
     try:
-        return shooting.solve(replace(problem, max_step_s=min(problem.max_step_s, step_s)), states[:1], refines=refines)
+        return shooting.solve(replace(problem, max_step_s=min(problem.max_step_s, step_s)), states[:1], **how)
     except SimulationError:
         return None
 
@@ -192,15 +196,18 @@ def _best(problem: Problem, ends: Sequence[Solution]) -> tuple[Solution, float |
     if refined is None or not refined.converged:
         tried = [each for each in (refined, _shot(from_best, best.states, _FINE)) if each is not None]
         refined = min(tried, key=lambda each: each.loss, default=best)
-    profile = None
+    begin, profile = refined.states, None
+
+    def held(parameters: Parameters) -> Solution | None:
+        return _shot(replace(problem, parameters=parameters), begin, _SEARCH, refines=True)
+
     if refined.parameters[_FRICTION].free:
-
-        def held(parameters: Parameters) -> Solution | None:
-            return _shot(replace(problem, parameters=parameters), refined.states, _SEARCH, refines=True)
-
         profile = likelihood_profile.along(problem, refined, _FRICTION, held)
     if profile is None:
         return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends)), None
+    if profile.least is not None:  # no interval about the value
+        of_friction = np.array([[float(name == _FRICTION) for name in refined.theta_names]])
+        refined = replace(refined, null_directions=np.vstack([refined.null_directions, of_friction]))
     return replace(refined, theta_covariance=profile.covariance), profile.least
 
 
