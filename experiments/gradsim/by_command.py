@@ -1,28 +1,33 @@
-"""What `vid2phys identify` makes of a pushed body, from files as a user has them.
+"""What `vid2phys identify` makes of bodies that are pushed or bend, from files as a user has them.
 
-Frames are 320 px wide, with noise, and compressed. The mesh's origin is the centre of mass. Place and first state are
-not known to the command, which sees the body for a while before the push sets it going: at rest without weight, on its
-way up with weight.
+Frames are 320 px wide, with noise, and compressed. Place and first state of a pushed body are not known to the command,
+which sees it for a while before the push sets it going: at rest without weight, on its way up with weight. The mesh's
+origin is then the centre of mass.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import meshio
 import numpy as np
 import torch
 import trimesh
 from numpy.typing import NDArray
 
 from experiments.gradsim.filmed import Filmed
+from experiments.gradsim.pixels import Shot
 from experiments.gradsim.pushed import pushed, volume_of
 from experiments.gradsim.result_cache import Outcome
 from experiments.gradsim.shapes import shape
 from experiments.gradsim.sliding import sliding
+from experiments.gradsim.soft import beam_tets, fine_beam
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.pipeline import identify
 from vid2phys.engine.systems.rigid_contact import RigidContact
@@ -47,7 +52,8 @@ def mass_by_command(rng: np.random.Generator, noise: np.random.Generator, name: 
     """
     body = pushed(rng, name, size_px=SIZE_PX, every=1)
     truth = float(body.truth[0]) * volume_of(name)
-    outcome = _found(body, name, {"mass": truth}, noise, before=REST, set_values={"gravity": 0.0})
+    files = partial(_pushed_files, body, name, noise, REST)
+    outcome = _found(files, {"mass": truth}, set_values={"gravity": 0.0})
     return {key.replace("_mass", "_density"): value for key, value in outcome.items()}
 
 
@@ -62,30 +68,39 @@ def springs_by_command(rng: np.random.Generator, noise: np.random.Generator, nam
     body = sliding(rng, name, size_px=SIZE_PX, every=1, points=_CORNERS)
     body = replace(body, shot=replace(body.shot, substeps=_SUBSTEPS))
     truths = dict(zip(body.unknown.names, body.truth.tolist(), strict=True))
-    outcome = _found(body, name, truths, noise, before=RISE)
+    outcome = _found(partial(_pushed_files, body, name, noise, RISE), truths)
     return {key: value for key, value in outcome.items() if _counts(key, outcome)}
 
 
-def _counts(key: str, outcome: Outcome) -> bool:
-    """Return whether a number counts: errors of parameters that are determined alone."""
-    return not key.startswith("error_") or bool(outcome[key.replace("error_", "determined_")])
+def modulus_by_command(rng: np.random.Generator, noise: np.random.Generator) -> Outcome:
+    """Return what the command makes of Young's modulus of a beam that hangs by one end.
+
+    It has the tets of the other methods, Poisson's ratio, density and damping. The beam moves as a finer mesh does.
+
+    rng: of the beam, as `fine_beam` takes it. noise: of the frames.
+    """
+    shot, truth = fine_beam(rng, size_px=SIZE_PX)
+
+    def files(folder: Path) -> dict[str, Any]:
+        tets = folder / "beam.msh"
+        meshio.write(tets, meshio.Mesh(*beam_tets()), "gmsh", binary=False)
+        initial = torch.from_numpy(shot.system.rest_state())
+        light = shot.images(initial, None, torch.from_numpy(shot.system.parameters().vector)).numpy()
+        return _filmed(light, shot, noise, folder) | {"system": "soft_body", "body": tets, "clamp": ("x<0.001",)}
+
+    known = {name: value for name, value in truth.items() if name != "young_modulus"}
+    return _found(files, {"young_modulus": truth["young_modulus"]}, set_values=known)
 
 
 def _found(
-    body: Filmed,
-    name: str,
-    truths: dict[str, float],
-    noise: np.random.Generator,
-    *,
-    before: int,
-    set_values: dict[str, float] | None = None,
+    files: Callable[[Path], dict[str, Any]], truths: dict[str, float], set_values: dict[str, float] | None = None
 ) -> Outcome:
     """Return errors, intervals and status of the parameters `truths`; a failure where the command has no result.
 
-    before: frames before the push. set_values: what the command is told.
+    files: writes them into a folder, and returns options of `IdentifyConfig`. set_values: what the command is told.
     """
     with tempfile.TemporaryDirectory() as folder:
-        given = _written(body, name, noise, before, Path(folder))
+        given = files(Path(folder))
         began = time.monotonic()
         try:
             result, _ = identify(
@@ -119,7 +134,12 @@ def _found(
     return outcome | {"sure": float(is_sure)}
 
 
-def _written(body: Filmed, name: str, noise: np.random.Generator, before: int, folder: Path) -> dict[str, Any]:
+def _counts(key: str, outcome: Outcome) -> bool:
+    """Return whether a number counts: errors of parameters that are determined alone."""
+    return not key.startswith("error_") or bool(outcome[key.replace("error_", "determined_")])
+
+
+def _pushed_files(body: Filmed, name: str, noise: np.random.Generator, before: int, folder: Path) -> dict[str, Any]:
     """Write clip, mesh, camera and forces; return their paths as `IdentifyConfig` names them.
 
     before: frames before the push.
@@ -133,19 +153,24 @@ def _written(body: Filmed, name: str, noise: np.random.Generator, before: int, f
     initial[2] -= 0.5 * gravity * seconds**2
     initial[9] += gravity * seconds
     controls = torch.cat([torch.zeros_like(controls[:1]).expand(before, -1), controls])
-    light = shot.images(initial, controls, parameters).numpy()
-    files = {key: folder / file for key, file in (("clip", "clip.mp4"), ("mesh", "body.obj"), ("camera", "cam.yaml"))}
-    files["actions"] = folder / "push.csv"
-    with VideoWriter(files["clip"], SIZE_PX, SIZE_PX, 1.0 / shot.step_s) as video:
-        for image in light:
-            video.write(_frame(image, noise))
-    save_camera(shot.stage.camera, files["camera"])
+    files = _filmed(shot.images(initial, controls, parameters).numpy(), shot, noise, folder)
+    files |= {"mesh": folder / "body.obj", "actions": folder / "push.csv"}
     mesh, solid = shape(name), system.bodies[0]
     trimesh.Trimesh((mesh.vertices - solid.origin) @ solid.axes, mesh.faces, process=False).export(files["mesh"])
     given = system.action_names, system.action_units
     values = np.asarray(controls)[:, : len(given[0])]
     times_s = shot.step_s * np.arange(len(values), dtype=float)
     save_actions(Actions(times_s, values, "push", *given), files["actions"])
+    return files
+
+
+def _filmed(light: Array, shot: Shot, noise: np.random.Generator, folder: Path) -> dict[str, Any]:
+    """Write clip and camera of linear light [F, H, W, 3]; return their paths as `IdentifyConfig` names them."""
+    files = {"clip": folder / "clip.mp4", "camera": folder / "cam.yaml"}
+    with VideoWriter(files["clip"], SIZE_PX, SIZE_PX, 1.0 / shot.step_s) as video:
+        for image in light:
+            video.write(_frame(image, noise))
+    save_camera(shot.stage.camera, files["camera"])
     return files
 
 

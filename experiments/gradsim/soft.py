@@ -19,6 +19,8 @@ from vid2phys.engine.tets import box_tets
 from vid2phys.types import Array, Parameter, Parameters
 
 BEAM_M, BEAM_CELLS = (0.4, 0.1, 0.1), (6, 2, 2)
+_FINE_CELLS, _FINE_FRAMES, _FINE_SUBSTEPS = (10, 3, 3), 44, 8  # of the beam that a user films
+_BESIDE_BEAM = (0.45, -1.1, 0.25), (0.2, 0.05, -0.02)  # where the camera is, and what it looks at, m
 BALL_M = 0.12
 MODULI_PA = (1e5, 4e5)  # that Lame's mu and lambda are drawn from
 DENSITY, _DAMPING = 1000.0, 40.0
@@ -41,9 +43,34 @@ def beam(
     moduli.
     """
     vertices, tets = box_tets(BEAM_M, cells)
-    stage = looking_at((0.45, -1.1, 0.25), (0.2, 0.05, -0.02), 0.26, size_px)
+    stage = looking_at(*_BESIDE_BEAM, 0.26, size_px)
     pinned = np.flatnonzero(vertices[:, 0] == 0.0)
     return _soft(rng, unknown, vertices, tets, stage, frames, pinned=pinned)
+
+
+def beam_tets() -> tuple[Array, list[tuple[str, NDArray[np.int64]]]]:
+    """Return vertices [V, 3] and cells of the beam as a user's file has them."""
+    vertices, tets = box_tets(BEAM_M, BEAM_CELLS)
+    return vertices, [("tetra", tets)]
+
+
+def fine_beam(rng: np.random.Generator, *, size_px: int) -> tuple[Shot, dict[str, float]]:
+    """Film a beam of even density and the moduli that `beam` draws, by a mesh of elements without locking.
+
+    Return the shot, whose system has the truth as its parameters, and the truth.
+    """
+    low, high = np.log(MODULI_PA)
+    lame_mu, lame_lambda = np.exp(rng.uniform(low, high, 2)).tolist()
+    truth = {
+        "young_modulus": lame_mu * (3.0 * lame_lambda + 2.0 * lame_mu) / (lame_lambda + lame_mu),
+        "poisson_ratio": 0.5 * lame_lambda / (lame_lambda + lame_mu),
+        "damping": _DAMPING,
+        "density": DENSITY,
+    }
+    vertices, tets = box_tets(BEAM_M, _FINE_CELLS)
+    system = SoftBody(vertices, tets, pinned=np.flatnonzero(vertices[:, 0] == 0.0), values=truth)
+    stage = Stage((Actor.of(system),), looking_at(*_BESIDE_BEAM, 0.3, size_px))
+    return Shot(system, stage, _FRAME_S, _FINE_FRAMES, 1, _FINE_SUBSTEPS), truth
 
 
 def ball(rng: np.random.Generator, unknown: str, *, frames: int = 15, size_px: int = 64) -> Filmed:
