@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
 
 _UNSEEN = np.array([1e-6, 1e-6, 1e-6, *[np.pi**-2] * 3])  # information on a pose that is there without a frame
-_NOTHING_HIDDEN = np.zeros((0, 3))
+NOTHING_HIDDEN = np.zeros((0, 3))
+"""Axes [0, 3] of a body of which every rotation shows."""
 _ROUNDS = 3
 
 
@@ -45,7 +46,7 @@ class FramePoses:
     clock_s: Array
 
     @staticmethod
-    def of(problem: Problem, states: Array, hidden: Array = _NOTHING_HIDDEN) -> FramePoses:
+    def of(problem: Problem, states: Array, hidden: Array = NOTHING_HIDDEN) -> FramePoses:
         """Return the poses of a clip's frames near the states [F, N] of a rigid body.
 
         hidden: [A, 3] axes of the body, rotations about which do not show.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.solvers import least_squares
-from vid2phys.solvers.frame_poses import FramePoses
+from vid2phys.solvers.frame_poses import NOTHING_HIDDEN, FramePoses
 from vid2phys.solvers.impact_problem import (
     AXES,
     SIZE,
@@ -61,7 +61,6 @@ _REFINED, _EXPLAINED = 2, 1.1  # starts that go on, twice as many where none has
 _APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
-_NOTHING_HIDDEN = np.zeros((0, 3))
 _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
 _FAST_M_S = 0.1  # an impact that shows the restitution
 _LEAST_NOISE = 0.5  # share of the stated errors of poses: parts of them last for a clip, and leave no residuals
@@ -119,7 +118,7 @@ def fit(
     smoothed: Array,
     prior: Prior,
     progress: Callable[[float], None] = lambda share: None,
-    hidden: Array = _NOTHING_HIDDEN,
+    hidden: Array = NOTHING_HIDDEN,
 ) -> Fitted:
     """Fit the free parameters, the motion and the ground to the poses of a clip.
 

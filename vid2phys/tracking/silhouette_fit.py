@@ -54,8 +54,6 @@ class SilhouetteFitConfig:
     large as the body is."""
     sure_nats: float = 2.0
     """Log-likelihood ratio from which on a pixel is foreground as a whole, nats."""
-    certain_nats: float = 8.0
-    """Log-likelihood ratio from which on a pixel is certain, nats."""
     proposal_reaches: tuple[float, ...] = (0.1, 0.06)
     """The same for a pose that a detector proposes."""
     proposals: int = 7
@@ -197,8 +195,7 @@ class FrameForeground:
     @cached_property
     def _shown(self) -> NDArray[np.uint8]:
         """The foreground as an image [H, W, 3]: the probability that a pixel shows the body."""
-        sure = self.config.certain_nats
-        level = 255.0 * expit(np.clip(self.sharp, -sure, sure))
+        level = 255.0 * expit(self.sharp)
         return np.repeat(level.astype(np.uint8)[..., None], 3, axis=-1)
 
 
