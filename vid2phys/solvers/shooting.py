@@ -35,6 +35,7 @@ from vid2phys.types import Array, Parameters
 SUBSTEPS = 2
 FINE_STEP_S = 0.01
 TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
+SHARES = 0.1, 0.2, 0.4, 0.7, 1.0  # of a clip: how the horizon grows
 _MOST_ALIKE = 1.0 - 1e-9  # correlation of adjacent frames, whose errors may not change at all
 
 
@@ -76,20 +77,20 @@ def solve_clips(
     *,
     iterations: int = 40,
     tolerance: float = TOLERANCE,
-    refines: bool = False,
+    shares: Sequence[float] = SHARES,
 ) -> list[Solution]:
     """Fit the first state of each clip and the free parameters, which all clips of a body share.
 
     states: [T, N] of each clip, where the first row begins. iterations: of one horizon, at most. tolerance: least gain
-    of a step, as a share of the cost. refines: whether the start explains the clips already: the horizon is all of each
-    clip at once. Priors are those of the first problem.
+    of a step, as a share of the cost. shares: of each clip, one horizon after the other; all of it at once where the
+    start explains the clips already. Priors are those of the first problem.
 
     Raises UsageError for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError
     when the motion cannot be computed where the fit begins.
     """
     setups = [_setup(problem) for problem in problems]
     point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
-    for share in (1.0,) if refines else (0.1, 0.2, 0.4, 0.7, 1.0):
+    for share in shares:
         found = minimize(_Clips(setups, share), point, Settings(iterations, tolerance))
         point, used, converged = found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)

@@ -24,6 +24,7 @@ from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.texture_features import TextureFeatures
 from vid2phys.tracking.frame_store import FrameStore
+from vid2phys.tracking.ground import Ground
 from vid2phys.tracking.hint import Hint
 from vid2phys.tracking.hinted_search import HintedRow, is_at_hint
 from vid2phys.tracking.hypotheses import TEMPERATURES
@@ -48,6 +49,7 @@ def track_mesh(
     tilt_std_rad: float | None = None,
     first: Callable[[int, Pose], None] | None = None,
     frames: FrameStore | None = None,
+    ground: Ground | None = None,
 ) -> Track:
     """Track a mesh through a clip with nothing trained.
 
@@ -64,6 +66,7 @@ def track_mesh(
             None: all angles are equally probable.
         first: receives a frame in which the body was found and its pose, long before all frames are tracked.
         frames: of the clip, where they are read already.
+        ground: that the body does not reach below, where it is known.
 
     Raises:
         InputError: when the camera moves, nothing moves, or the body is found in no frame or not at the hint.
@@ -99,6 +102,8 @@ def track_mesh(
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
     fits = {int(i): fit for i in good if (fit := found[i]) is not None}
+    if ground is not None:
+        fits = ground.supporting(fits, clip.times_s, camera, mesh)
     refined = None
     if texture is None:
         poses = {i: fit.pose for i, fit in fits.items()}

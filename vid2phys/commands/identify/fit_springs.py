@@ -114,8 +114,27 @@ def fit_springs(
 
 def _searched(problem: Problem, begins: Sequence[Parameters], states: Array) -> list[Solution]:
     """Return the ends of fits from several parameters and states [T, 13], so far as these can be simulated."""
-    found = in_processes(lambda begin: _shot(replace(problem, parameters=begin), states, _SEARCH, **_ROUGH), begins)
-    return [end for end in found if end is not None]
+    shares = _horizons(problem)
+
+    def shot(begin: Parameters) -> Solution | None:
+        return _shot(replace(problem, parameters=begin), states, _SEARCH, shares=shares, **_ROUGH)
+
+    return [end for end in in_processes(shot, begins) if end is not None]
+
+
+def _horizons(problem: Problem) -> list[float]:
+    """Return the shares of a clip to which a search fits in turn: those from its last push on.
+
+    Before it nothing shows the mass, which would run away.
+    """
+    from vid2phys.solvers.shooting import SHARES
+
+    if problem.actions is None:
+        return list(SHARES)
+    times_s, pushed = problem.observation.times_s, problem.actions.values.any(axis=1)
+    last_s = problem.actions.times_s[pushed].max(initial=times_s[0])
+    least = float((last_s - times_s[0]) / (times_s[-1] - times_s[0]))
+    return [share for share in SHARES if share > least] or [1.0]
 
 
 def _stiffnesses(parameters: Parameters) -> list[Parameters]:
@@ -192,14 +211,14 @@ def _best(problem: Problem, ends: Sequence[Solution]) -> tuple[Solution, float |
 
     best = min(ends, key=lambda end: end.loss)
     from_best = replace(problem, parameters=best.parameters)
-    refined = _shot(from_best, best.states, _FINE, refines=True)
+    refined = _shot(from_best, best.states, _FINE, shares=(1.0,))
     if refined is None or not refined.converged:
         tried = [each for each in (refined, _shot(from_best, best.states, _FINE)) if each is not None]
         refined = min(tried, key=lambda each: each.loss, default=best)
     begin, profile = refined.states, None
 
     def held(parameters: Parameters) -> Solution | None:
-        return _shot(replace(problem, parameters=parameters), begin, _SEARCH, refines=True)
+        return _shot(replace(problem, parameters=parameters), begin, _SEARCH, shares=(1.0,))
 
     if refined.parameters[_FRICTION].free:
         profile = likelihood_profile.along(problem, refined, _FRICTION, held)

@@ -220,6 +220,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
 
 def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
+    from vid2phys.commands.identify.known_ground import known_ground
     from vid2phys.report.overlay import write_preview
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking.frame_store import FrameStore
@@ -240,8 +241,12 @@ def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
     frames = FrameStore.of(inputs.clip)
     tilt_std_rad = tilt_spread(inputs.system)
 
+    ground = known_ground(inputs)
+
     def tracked(hint: Hint | None) -> Track:
-        found = track_mesh(*given, share, hint=hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames)
+        found = track_mesh(
+            *given, share, hint=hint, tilt_std_rad=tilt_std_rad, first=first, frames=frames, ground=ground
+        )
         return replace(found, image_match=image_match(found, frames, inputs.camera, inputs.mesh))
 
     places = _places(inputs, frames) if inputs.hint is None else (inputs.hint,)

@@ -1,0 +1,79 @@
+"""The ground as the tracker uses it: no body reaches below it, and a body that rests lies on it.
+
+Silhouettes err where a shadow at the contact counts as the body, or a part of the body as its shadow: the fit is then
+too near or too far. Where the ground is known, such a fit is moved along the line of sight until the body touches.
+
+Limits: one plane and a static camera. The rotation stays as it was found, so that errors of a moved fit are stated as
+wide as those of a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vid2phys.geometry import Pose
+from vid2phys.tracking.silhouette_fit import Fit
+from vid2phys.types import Array, Camera, Mesh
+
+_BELOW, _ABOVE = 0.05, 0.3  # of the body's radius: a reach below the ground that counts, a height of one that rests
+_REST_S, _REST_PX, _REST_FRAMES = 0.1, 1.0, 5  # half a time of rest, its movement in the image, and least frames
+_SURE, _MOST = 0.01, 0.25  # shares of the distance: a fit keeps its errors, and stays where it is
+
+
+@dataclass(frozen=True)
+class Ground:
+    """normal: [3] of the plane, up, in the axes of the camera. offset_m: normal . x of its points."""
+
+    normal: Array
+    offset_m: float
+
+    @staticmethod
+    def of(normal: Array, offset_m: float, camera_to_world: Array) -> Ground:
+        """Return the ground n . x = offset of the world, before a camera at camera_to_world [4, 4]."""
+        turned = camera_to_world[:3, :3].T @ normal
+        return Ground(turned, float(offset_m - normal @ camera_to_world[:3, 3]))
+
+    def clearance_m(self, pose: Pose, mesh: Mesh) -> float:
+        """Return how far the lowest vertex of a mesh is above the ground."""
+        return float((pose.apply(mesh.vertices) @ self.normal).min() - self.offset_m)
+
+    def touched(self, pose: Pose, mesh: Mesh) -> Pose:
+        """Return the pose on the same line of sight at which the mesh touches the ground."""
+        lowest = float((mesh.vertices @ pose.rotation.T @ self.normal).min())
+        share = (self.offset_m - lowest) / float(self.normal @ pose.translation)
+        return replace(pose, translation=share * pose.translation)
+
+    def supporting(self, fits: Mapping[int, Fit], times_s: Array, camera: Camera, mesh: Mesh) -> dict[int, Fit]:
+        """Return fits by frame, those below the ground and those at rest just above it moved until they touch.
+
+        times_s: [T] of all frames. A fit that would move by more than a quarter of its distance stays: then the ground
+        or the fit is wrong. One that moves by more than a hundredth has no contour any more, so that its errors are
+        those of a search.
+        """
+        return {
+            i: self._supported(fit, mesh, rests=_rests(i, fits, times_s, float(camera.K[0, 0])))
+            for i, fit in fits.items()
+        }
+
+    def _supported(self, fit: Fit, mesh: Mesh, *, rests: bool) -> Fit:
+        clearance = self.clearance_m(fit.pose, mesh)
+        if clearance >= -_BELOW * mesh.radius_m and not (rests and clearance < _ABOVE * mesh.radius_m):
+            return fit
+        pose = self.touched(fit.pose, mesh)
+        share = abs(float(np.linalg.norm(pose.translation) / np.linalg.norm(fit.pose.translation)) - 1.0)
+        if share > _MOST:
+            return fit
+        return replace(fit, pose=pose, contour=fit.contour if share < _SURE else None)
+
+
+def _rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
+    """Return whether a body moves by less than a pixel about a frame: longer than a flight could seem to stop."""
+    near = np.flatnonzero(np.abs(times_s - times_s[i]) <= _REST_S)
+    around = [fits[int(k)].pose.translation for k in near if int(k) in fits]
+    if len(around) < _REST_FRAMES or times_s[near[-1]] - times_s[near[0]] < _REST_S:
+        return False
+    places = focal_px * np.array([place[:2] / place[2] for place in around])
+    return bool(np.ptp(places, axis=0).max() < _REST_PX)
