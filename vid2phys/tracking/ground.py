@@ -19,7 +19,8 @@ from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Array, Camera, Mesh
 
 _BELOW, _ABOVE = 0.05, 0.3  # of the body's radius: a reach below the ground that counts, a height of one that rests
-_REST_S, _REST_PX, _REST_FRAMES = 0.1, 1.0, 5  # half a time of rest, its movement in the image, and least frames
+_REST_S, _LEAST_S, _REST_FRAMES = 0.11, 0.08, 5  # to both sides of a frame at rest; least span and frames of both
+_REST_PX = 1.0  # largest movement at rest, in the image
 _SURE, _MOST = 0.01, 0.25  # shares of the distance: a fit keeps its errors, and stays where it is
 
 
@@ -71,9 +72,9 @@ class Ground:
 
 def _rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
     """Return whether a body moves by less than a pixel about a frame: longer than a flight could seem to stop."""
-    near = np.flatnonzero(np.abs(times_s - times_s[i]) <= _REST_S)
+    near = np.flatnonzero(np.abs(times_s - times_s[i]) < _REST_S)
     around = [fits[int(k)].pose.translation for k in near if int(k) in fits]
-    if len(around) < _REST_FRAMES or times_s[near[-1]] - times_s[near[0]] < _REST_S:
+    if len(around) < _REST_FRAMES or times_s[near[-1]] - times_s[near[0]] < _LEAST_S:
         return False
     places = focal_px * np.array([place[:2] / place[2] for place in around])
     return bool(np.ptp(places, axis=0).max() < _REST_PX)
