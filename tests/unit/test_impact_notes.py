@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.test_impact_problem import problem as problem
-from vid2phys.commands.identify.fit_impacts import fit_notes, with_bound
+from vid2phys.commands.identify.fit_impacts import _without_early, fit_notes, with_bound
 from vid2phys.notes import is_doubtful
 from vid2phys.solvers.impact_problem import ImpactProblem
 from vid2phys.solvers.impacts import _EXACT, _is_apart
@@ -18,8 +18,10 @@ from vid2phys.types import Estimate
 
 
 def fitted(**changed: Any) -> Any:
-    contacts = SimpleNamespace(impacts=np.ones((1, 3)), sliding_s=np.zeros((1, 3)))
+    contacts = SimpleNamespace(impacts=np.ones((1, 9)), sliding_s=np.zeros((1, 9)))
+    free = SimpleNamespace(free_names=("mu", "restitution"))
     given = {"contacts": contacts, "misfit": 0.9, "slack_std": 0.03, "is_apart": False, "least_friction": None}
+    given |= {"parameters": free}
     return SimpleNamespace(**(given | changed))
 
 
@@ -34,6 +36,11 @@ def test_a_good_fit_needs_no_note() -> None:
         ({"misfit": 2.1}, "2.1 standard deviations off", True),
         ({"slack_std": 0.1}, "depart from the law of impact by 10 %", False),
         ({"slack_std": 0.1, "is_apart": True}, "parts of the motion miss each other", True),
+        (
+            {"contacts": SimpleNamespace(impacts=np.eye(9)[:1], sliding_s=np.zeros((1, 9)))},
+            "in the first frames",
+            False,
+        ),
         ({"least_friction": 0.078}, "mu is at least 0.078", False),
     ],
 )
@@ -41,6 +48,24 @@ def test_each_fault_has_a_note(changed: dict[str, Any], words: str, doubtful: bo
     (note,) = fit_notes(fitted(**changed))
     assert words in note
     assert is_doubtful([note]) == doubtful
+
+
+@dataclass(frozen=True)
+class _Fit:
+    contacts: Any
+    parameters: Any
+    unknown: tuple[str, ...]
+
+
+@pytest.mark.parametrize(("last", "free", "count"), [(3, True, 1), (4, True, 0), (3, False, 0), (None, True, 0)])
+def test_impacts_in_the_first_frames_alone_show_no_restitution(last: int | None, free: bool, count: int) -> None:
+    """Impacts from the second interval to the interval `last`."""
+    impacts = np.zeros((1, 9))
+    if last is not None:
+        impacts[0, 1 : last + 1] = 1.0
+    names = ("mu", "restitution") if free else ("mu",)
+    found: Any = _Fit(SimpleNamespace(impacts=impacts), SimpleNamespace(free_names=names), ())
+    assert _without_early(found).unknown == ("restitution",) * count
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from vid2phys.geometry import Pose
 from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Array, Camera, Mesh
 
-_BELOW, _ABOVE = 0.05, 0.3  # of the body's radius: a reach below the ground that counts, a height of one that rests
+_OFF, _ABOVE = 0.05, 0.3  # of the body's radius: a distance from the ground that counts, and the height of one at rest
 _REST_S, _LEAST_S, _REST_FRAMES = 0.11, 0.08, 5  # to both sides of a frame at rest; least span and frames of both
 _REST_PX = 1.0  # largest movement at rest, in the image
 _SURE, _MOST = 0.01, 0.25  # shares of the distance: a fit keeps its errors, and stays where it is
@@ -60,8 +60,8 @@ class Ground:
         }
 
     def _supported(self, fit: Fit, mesh: Mesh, *, rests: bool) -> Fit:
-        clearance = self.clearance_m(fit.pose, mesh)
-        if clearance >= -_BELOW * mesh.radius_m and not (rests and clearance < _ABOVE * mesh.radius_m):
+        height = self.clearance_m(fit.pose, mesh) / mesh.radius_m
+        if height > -_OFF and not (rests and _OFF < height < _ABOVE):
             return fit
         pose = self.touched(fit.pose, mesh)
         share = abs(float(np.linalg.norm(pose.translation) / np.linalg.norm(fit.pose.translation)) - 1.0)

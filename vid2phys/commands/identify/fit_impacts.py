@@ -34,6 +34,7 @@ GROUND_STD = {"ground_height": 0.005, "ground_tilt_x": 0.02, "ground_tilt_y": 0.
 FITTED_GROUND_STD = {"ground_height": 1.0, "ground_tilt_x": 0.1, "ground_tilt_y": 0.1}
 _MISFIT = 2.0  # of the residuals, in standard deviations, from which on the result is doubtful
 _DISAGREE = 3.0  # chi-square per degree of freedom between clips from which on a note says so
+_EARLY = 4  # intervals between frames, from the first one: impacts in these alone show no restitution
 _UNLAWFUL = 0.1  # slack of impacts from which on a note says that the law hardly holds
 
 
@@ -83,7 +84,22 @@ def fit_impacts(
         lambda share: progress("fitting the impacts", round(100 * share), 100),
         hidden,
     )
-    return replace(whole, parameters=fitted.parameters), fitted
+    return replace(whole, parameters=fitted.parameters), _without_early(fitted)
+
+
+def _are_early(fitted: Fitted) -> bool:
+    """Return whether a free restitution follows from impacts in the first frames alone.
+
+    A body that slides from the start has none: an error of its first pose makes it fall on the ground.
+    """
+    hit = np.flatnonzero((fitted.contacts.impacts > 0).any(axis=0))
+    return "restitution" in fitted.parameters.free_names and len(hit) > 0 and bool(hit.max() < _EARLY)
+
+
+def _without_early(fitted: Fitted) -> Fitted:
+    """Return the fit, which does not determine a restitution that follows from the first frames alone."""
+    known = not _are_early(fitted) or "restitution" in fitted.unknown
+    return fitted if known else replace(fitted, unknown=(*fitted.unknown, "restitution"))
 
 
 def joint_impacts(fits: Sequence[Fitted], fit: Sequence[str]) -> tuple[list[Fitted], list[str]]:
@@ -224,6 +240,10 @@ def fit_notes(fitted: Fitted) -> list[str]:
                 f"the motion through the impacts is {fitted.misfit:.1f} standard deviations off the measured poses: "
                 "something else touches the body, or the ground is not where it should be (--fit ground)"
             )
+        )
+    if _are_early(fitted):
+        notes.append(
+            "all impacts are in the first frames: what restitution they seem to have follows from the first poses alone"
         )
     if fitted.is_apart:
         got = f"impulses depart from the law by {100 * fitted.slack_std:.0f} %, and parts of the motion miss each other"
