@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import trimesh
 
+from vid2phys.commands.identify.known_ground import known_ground
+from vid2phys.engine.systems.quadrotor import Quadrotor
+from vid2phys.engine.systems.rigid_contact import ThrownBody
 from vid2phys.geometry import Pose, invert_transform, look_at, matrix_from_rotvec
 from vid2phys.tracking.cues.contour import Contour
 from vid2phys.tracking.ground import Ground
@@ -107,3 +112,26 @@ def test_a_tilted_ground_is_where_it_is_said_to_be(camera: Camera, box: Mesh) ->
     assert ground.clearance_m(fit.pose, box) == pytest.approx(float((vertices @ normal).min()) - 0.03)
     touching = replace(fit, pose=ground.touched(fit.pose, box))
     assert ground.clearance_m(touching.pose, box) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_ground_of_a_clip_is_that_of_its_parameters(camera: Camera, box: Mesh) -> None:
+    """Nobody knows it where it is fitted, before a camera that moves or has no pose, and of a body without contact."""
+    body = ThrownBody(box)
+    known = body.parameters().with_values({"ground_height": 0.02, "ground_tilt_x": 0.1})
+
+    def found(**changed: Any) -> Ground | None:
+        given = {"system": body, "camera": camera, "camera_to_world": camera.camera_to_world, "focal": None}
+        given |= {"known": SimpleNamespace(parameters=known)} | changed
+        return known_ground(cast("Any", SimpleNamespace(**given)))
+
+    ground = found()
+    assert ground is not None
+    normal = matrix_from_rotvec(np.array([0.1, 0.0, 0.0]))[:, 2]
+    expected = Ground.of(normal, 0.02 * normal[2], np.asarray(camera.camera_to_world))
+    np.testing.assert_allclose(ground.normal, expected.normal)
+    assert ground.offset_m == pytest.approx(expected.offset_m)
+    assert found(known=SimpleNamespace(parameters=known.with_free(("ground_height",)))) is None
+    assert found(camera=replace(camera, camera_to_world=None)) is None
+    assert found(camera=SimpleNamespace(moves=True)) is None
+    assert found(focal=object()) is None
+    assert found(system=Quadrotor(), known=SimpleNamespace(parameters=Quadrotor().parameters())) is None

@@ -3,7 +3,7 @@
 Purpose: two parameters that exchange along a curve (friction and its viscous part, for a body that slides for a part of
 its way) have intervals that a tangent at the best fit does not hold.
 
-Method: the parameter is held at several values, and all others are fitted. The covariance is that of the mixture of
+Method: the parameter is fixed at several values, and all others are fitted. The covariance is that of the mixture of
 these fits, each weighted by its likelihood and by its share of the line. Values lie a standard deviation by curvature
 apart about the best one, then farther and farther apart, until the likelihood has fallen or a bound is reached.
 
@@ -46,7 +46,7 @@ def along(problem: Problem, best: Solution, name: str, fit: Callable[[Parameters
         problem: whose fit `best` is.
         best: the best fit.
         name: of the parameter.
-        fit: all other parameters from those given, the parameter held; None where there is no fit.
+        fit: all other parameters from those given, the parameter fixed; None where there is no fit.
 
     Returns:
         The profile, None where too few values could be fitted.
@@ -57,13 +57,13 @@ def along(problem: Problem, best: Solution, name: str, fit: Callable[[Parameters
     middle = float(parameters.free_vector()[index])
     spacing = float(np.clip(np.sqrt(best.theta_covariance[index, index]), *_SPACINGS))
 
-    def held(value: float) -> Solution | None:
+    def fixed(value: float) -> Solution | None:
         return fit(parameters.with_values({name: value}, source="fitted").with_free(others))
 
     ends: dict[float, Solution] = {}
     new, reached = np.array([middle]), {-1.0: middle, 1.0: middle}  # by the side of the line
     for _ in range(_ROUNDS + 1):
-        fits = in_processes(held, [parameters[name].from_free(place) for place in new])
+        fits = in_processes(fixed, [parameters[name].from_free(place) for place in new])
         ends |= {place: end for place, end in zip(new.tolist(), fits, strict=True) if end is not None}
         costs = {place: _cost(problem, end) for place, end in ends.items()}
         least = min(costs.values(), default=np.inf)

@@ -217,11 +217,11 @@ def _best(problem: Problem, ends: Sequence[Solution]) -> tuple[Solution, float |
         refined = min(tried, key=lambda each: each.loss, default=best)
     begin, profile = refined.states, None
 
-    def held(parameters: Parameters) -> Solution | None:
+    def fixed(parameters: Parameters) -> Solution | None:
         return _shot(replace(problem, parameters=parameters), begin, _SEARCH, shares=(1.0,))
 
     if refined.parameters[_FRICTION].free:
-        profile = likelihood_profile.along(problem, refined, _FRICTION, held)
+        profile = likelihood_profile.along(problem, refined, _FRICTION, fixed)
     if profile is None:
         return replace(refined, theta_covariance=refined.theta_covariance + _spread(ends)), None
     if profile.least is not None:  # no interval about the value
