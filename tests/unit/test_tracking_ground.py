@@ -110,8 +110,17 @@ def test_a_tilted_ground_is_where_it_is_said_to_be(camera: Camera, box: Mesh) ->
     world = np.asarray(camera.camera_to_world)
     vertices = fit.pose.apply(box.vertices) @ world[:3, :3].T + world[:3, 3]
     assert ground.clearance_m(fit.pose, box) == pytest.approx(float((vertices @ normal).min()) - 0.03)
-    touching = replace(fit, pose=ground.touched(fit.pose, box))
-    assert ground.clearance_m(touching.pose, box) == pytest.approx(0.0, abs=1e-12)
+    share = ground.share_to_touch(fit.pose, box)
+    touching = replace(fit.pose, translation=share * fit.pose.translation)
+    assert ground.clearance_m(touching, box) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_ground_behind_the_camera_moves_nothing(camera: Camera, box: Mesh) -> None:
+    """A plane above the camera, which the lines of sight meet behind it."""
+    ground = Ground.of(np.array([0.0, 0.0, 1.0]), 1.1, np.asarray(camera.camera_to_world))
+    fit = fit_at(camera, np.array([0.0, 0.0, 0.02]))
+    assert ground.share_to_touch(fit.pose, box) < 0.0
+    assert ground.supporting({0: fit}, TIMES_S, camera, box)[0] is fit
 
 
 def test_the_ground_of_a_clip_is_that_of_its_parameters(camera: Camera, box: Mesh) -> None:

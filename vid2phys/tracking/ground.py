@@ -41,11 +41,11 @@ class Ground:
         """Return how far the lowest vertex of a mesh is above the ground."""
         return float((pose.apply(mesh.vertices) @ self.normal).min() - self.offset_m)
 
-    def touched(self, pose: Pose, mesh: Mesh) -> Pose:
-        """Return the pose on the same line of sight at which the mesh touches the ground."""
+    def share_to_touch(self, pose: Pose, mesh: Mesh) -> float:
+        """Return the factor of the distance at which the mesh, on the same line of sight, touches the ground."""
         lowest = float((mesh.vertices @ pose.rotation.T @ self.normal).min())
-        share = (self.offset_m - lowest) / float(self.normal @ pose.translation)
-        return replace(pose, translation=share * pose.translation)
+        slope = float(self.normal @ pose.translation)
+        return (self.offset_m - lowest) / slope if slope else np.inf
 
     def supporting(self, fits: Mapping[int, Fit], times_s: Array, camera: Camera, mesh: Mesh) -> dict[int, Fit]:
         """Return fits by frame, those below the ground and those at rest just above it moved until they touch.
@@ -63,11 +63,11 @@ class Ground:
         height = self.clearance_m(fit.pose, mesh) / mesh.radius_m
         if height > -_OFF and not (rests and _OFF < height < _ABOVE):
             return fit
-        pose = self.touched(fit.pose, mesh)
-        share = abs(float(np.linalg.norm(pose.translation) / np.linalg.norm(fit.pose.translation)) - 1.0)
-        if share > _MOST:
+        share = self.share_to_touch(fit.pose, mesh)
+        if abs(share - 1.0) > _MOST:
             return fit
-        return replace(fit, pose=pose, contour=fit.contour if share < _SURE else None)
+        pose = replace(fit.pose, translation=share * fit.pose.translation)
+        return replace(fit, pose=pose, contour=fit.contour if abs(share - 1.0) < _SURE else None)
 
 
 def _rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
