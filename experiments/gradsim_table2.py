@@ -56,7 +56,8 @@ _NOTES = [
     f"`ours-known-start` goes on from the best three of {_CANDIDATES} starts drawn about the given one, and from more "
     "until the least optimum was come to twice. `random` draws from the ranges of the truths.",
     "A few motions decide the means: those at whose end the body still slides show nothing of k_f, which then stays "
-    "where it began (ours says so), and some descents are caught for good: `..._median` is what the others come to.",
+    "where it began (`ours-known-start` says so), and some descents are caught for good: `..._median` is what the "
+    "others come to.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",
     f"`ours` is the user's command, `identify --actions push.csv --fit {','.join(RANGES)}`, on the first {FILMED} "
     "objects. It has a clip of 40 frames of 320 px with noise, compressed, which shows the body rise for 50 ms before "

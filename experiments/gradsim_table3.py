@@ -73,10 +73,10 @@ _NOTES = [
     "others. Its beams have the moduli of the others and an even density, and move as a finer mesh without locking "
     "does. It is told Poisson's ratio, density and damping: bending shows Young's modulus alone, so the command "
     "refuses both moduli at once. `sure`: share with the status `converged`.",
-    f"`noisy_error_...`: ours from images with noise of {SIGMA:g} of full light, `interval_coverage_...` the share "
-    "of its 95 % intervals that hold the truth, `interval_width_...` their mean width over the root mean square of the "
-    "truth, nothing where one is infinite; `unidentifiable`: the share of objects of which it said that something is "
-    "not determined.",
+    f"`noisy_error_...`: `ours-known-start` from images with noise of {SIGMA:g} of full light, for which its intervals "
+    "are made; `interval_coverage_...` the share of 95 % intervals that hold the truth, `interval_width_...` their "
+    "mean width over the root mean square of the truth, nothing where one is infinite; `unidentifiable`: the share "
+    "of objects of which it said that something is not determined.",
 ]
 
 
@@ -106,7 +106,7 @@ def _reported(cells: list[Cell]) -> list[str]:
     """Return what was reported of few unknowns, by name."""
     few = [cell for cell in cells if cell.body not in MANY]
     reported = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
-    return [f"Said by ours of noisy images: {line}" for line in reported[:6]]
+    return [f"Said by `ours-known-start` of noisy images: {line}" for line in reported[:6]]
 
 
 def _rows(cell: Cell) -> Rows:
