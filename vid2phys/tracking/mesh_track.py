@@ -102,14 +102,14 @@ def track_mesh(
             "check the mesh, and that the body is in view and at least 20 pixels wide",
         )
     fits = {int(i): fit for i in good if (fit := found[i]) is not None}
-    if ground is not None:
-        fits = ground.supporting(fits, clip.times_s, camera, mesh)
     refined = None
     if texture is None:
         poses = {i: fit.pose for i, fit in fits.items()}
         refined = tracker.refined_by_surfaces(poses)
     if refined is not None:
         fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
+    if ground is not None:
+        fits = ground.supporting(fits, clip.times_s, camera, mesh)
     track = _with_fits(track, good, list(fits.values()), calibration, config)
     track = replace(track, learned_texture=refined is not None and refined.is_textured)
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
