@@ -76,8 +76,8 @@ def along(problem: Problem, best: Solution, name: str, fit: Callable[[Parameters
         return None
     places = np.array(sorted(ends))
     rises = np.array([costs[place] for place in places]) - least
-    best_place = int(np.abs(places - middle).argmin())
-    covariance = _covariance(index, places, rises, [ends[place] for place in places], about=best_place)
+    reported = int(np.abs(places - middle).argmin())
+    covariance = _covariance(index, places, rises, [ends[place] for place in places], about=reported)
     return Profile(covariance, _least(parameters, name, places, rises))
 
 
@@ -109,7 +109,7 @@ def _covariance(index: int, places: Array, rises: Array, ends: Sequence[Solution
 
 
 def _least(parameters: Parameters, name: str, places: Array, rises: Array) -> float | None:
-    """Return the least likely value where larger ones are as likely as the best."""
+    """Return the value below which fits are unlikely (95 %); None where those of large values are, too."""
     if rises[-1] > _ONE_SIDED or rises[0] < _ONE_SIDED:
         return None
     first = int(np.flatnonzero(rises < _ONE_SIDED)[0])
