@@ -233,16 +233,17 @@ def pose_model(
     parts = int(textured.part.max()) + 1
     faces = textured.faces, textured.part
     whole = _shares(vertices, *faces, camera, box, parts, config, textured.tint)
-    seen_parts = np.flatnonzero(whole[:parts].sum(axis=(1, 2)) > 1.0)
-    share = whole[seen_parts]
-    areas = share.sum(axis=(1, 2))
+    areas = whole[:parts].sum(axis=(1, 2))
+    seen_parts = np.flatnonzero(areas > 1.0)
+    share, areas = whole[seen_parts], areas[seen_parts]
     rows, columns = slice(box[1], box[1] + box[3]), slice(box[0], box[0] + box[2])
     near = _grown(share.sum(axis=0) > 0.02, config.margin_px) & backdrop.known[rows, columns]
     if not len(seen_parts) or min(areas.sum(), near.sum()) < config.least_px:
         return None
     seen = linear(frame[rows, columns][near]).astype(float)
     behind = backdrop.image[rows, columns][near].astype(float)
-    at = share[:, near].astype(float)
+    pixels = np.flatnonzero(near)
+    at = _taken(share, range(len(share)), pixels).astype(float)
     basis = _basis(at, areas, near, config)
     inside = at.sum(axis=0)
     pure = inside > 0.9
@@ -256,7 +257,8 @@ def pose_model(
         usual[: len(own)] = own
         tint = (textured.tint - 1.0) * usual[textured.part]
         shown += [parts, parts + 1, parts + 2]
-        target = target - _shares(vertices, *faces, camera, box, parts, config, tint)[parts:, near].T
+        textured_by = _shares(vertices, *faces, camera, box, parts, config, tint)
+        target = target - _taken(textured_by, shown[-3:], pixels).T
     steps = np.zeros((0, 6)) if gain_only else _steps(pose, vertices, camera, config)
     slopes = np.empty((len(steps), len(shown), len(seen)))
     for k, step in enumerate(steps):
@@ -264,7 +266,8 @@ def pose_model(
             _shares(pose.retract(s * step).apply(textured.vertices), *faces, camera, box, parts, config, tint)
             for s in (1.0, -1.0)
         )
-        slopes[k] = (ahead - back)[shown][:, near] / (2.0 * float(np.abs(step).max()))
+        slopes[k] = _taken(ahead, shown, pixels) - _taken(back, shown, pixels)
+        slopes[k] /= 2.0 * float(np.abs(step).max())
     return _solved(target, basis, slopes, (middle, behind, seen - behind), len(seen_parts), config)
 
 
@@ -278,36 +281,73 @@ def _solved(
     colour [3], background [N, 3], pixels less the background [N, 3]. count: number of parts.
     """
     middle, behind, changed = colors
-    weight = np.ones(len(target))
-    slopes, textured = slopes[:, :count], np.swapaxes(slopes[:, count:], 1, 2)
-    moved = slopes.sum(axis=1)[..., None] * (middle - behind)  # [6, N, 3]
-    if textured.shape[-1]:
-        moved = moved + textured
-    noise = config.noise
+    weight, noise = np.ones(len(target)), config.noise
     for _ in range(3):
-        weighted = basis * weight
-        inverse = np.linalg.inv(weighted @ basis.T + (noise / config.color_std) ** 2 * np.eye(len(basis)))
-        color = inverse @ (weighted @ target)
+        used = weight
+        gram, load = _weighted_sums(basis, used, target)
+        inverse = np.linalg.inv(gram + (noise / config.color_std) ** 2 * np.eye(len(basis)))
+        color = inverse @ load
         off = target - basis.T @ color
-        size = (off**2).mean(axis=-1)
+        size = _mean_square(off)
         noise = max(config.noise, float(np.sqrt(np.median(size) / 0.79)))
         weight = 1.0 / (1.0 + size / (noise * config.robust_sigma) ** 2)
-    constant = color[:count]  # [P, 3] colours of the parts beside the usual one, in their middle
-    jacobian = moved + np.swapaxes(slopes, 1, 2) @ constant
-    left = weighted @ jacobian  # [6, M, 3]
+    cost = _cost(off, config) / config.same_px
+    gain = _cost(changed, config) / config.same_px - cost
+    if not len(slopes):
+        return PoseModel(np.zeros((0, 0)), np.zeros(0), gain, cost)
+    own = middle + color[:count]  # [P, 3] colours of the parts in their middle
+    jacobian = np.swapaxes(slopes[:, :count], 1, 2) @ own - slopes[:, :count].sum(axis=1)[..., None] * behind
+    if slopes.shape[1] > count:
+        jacobian += np.swapaxes(slopes[:, count:], 1, 2)
+    left = (basis * used) @ jacobian  # [6, M, 3]
     free = weight[:, None] * (jacobian - basis.T @ (inverse @ left))
     scale = 1.0 / (noise**2 * config.same_px)
     free = free.reshape(len(slopes), off.size)
     information = scale * free @ jacobian.reshape(len(slopes), off.size).T
     pull = scale * free @ off.ravel()
-    cost = _cost(off, config) / config.same_px
-    gain = _cost(changed, config) / config.same_px - cost
     return PoseModel(0.5 * (information + information.T), pull, gain, cost)
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _weighted_sums(basis: Array, weight: Array, target: Array) -> tuple[Array, Array]:
+    """Return the sums [M, M] and [M, 3] of basis [M, N] times weight [N] times basis and target [N, 3].
+
+    A pixel has few parts, so that most of its basis is zero.
+    """
+    size = len(basis)
+    gram, load, used = np.zeros((size, size)), np.zeros((size, 3)), np.empty(size, np.int64)
+    for n in range(len(weight)):
+        count = 0
+        for i in range(size):
+            if basis[i, n] != 0.0:
+                used[count] = i
+                count += 1
+        for a in range(count):
+            i = used[a]
+            value = weight[n] * basis[i, n]
+            for c in range(3):
+                load[i, c] += value * target[n, c]
+            for b in range(a + 1):
+                gram[i, used[b]] += value * basis[used[b], n]
+    return gram + np.tril(gram, -1).T, load
+
+
+def _taken(drawn: NDArray[np.float32], rows: Sequence[int], pixels: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return what some images of `drawn` [P, h, w] have at pixels [N] of the flat image, [rows, N]."""
+    out = np.empty((len(rows), len(pixels)), np.float32)
+    for k, row in enumerate(rows):
+        np.take(drawn[row].ravel(), pixels, out=out[k])
+    return out
 
 
 def _cost(off: Array, config: SurfacesConfig) -> float:
     """Return the robust cost of residuals [N, 3], nats."""
-    return float(np.log1p((off**2).mean(axis=-1) / config.usual**2).sum())
+    return float(np.log1p(_mean_square(off) / config.usual**2).sum())
+
+
+def _mean_square(off: Array) -> Array:
+    """Return the mean square [N] over the colours of residuals [N, 3]."""
+    return np.asarray(np.einsum("nc,nc->n", off, off) / off.shape[1])
 
 
 def _basis(share: Array, areas: Array, near: NDArray[np.bool_], config: SurfacesConfig) -> Array:
@@ -346,8 +386,8 @@ def _shares(
     import cv2
 
     pixels = project(camera, vertices) - np.array(box[:2])
-    label = _labels(pixels, 1.0 / vertices[:, 2], faces, box[2], box[3], config.supersample)
-    drawn = _averaged(label, part, np.zeros((0, 3)) if tint is None else tint, count, config.supersample)
+    size, colors = (count, box[3], box[2]), np.zeros((0, 3)) if tint is None else tint
+    drawn = _averaged(pixels, 1.0 / vertices[:, 2], faces, part, colors, size, config.supersample)
     for k in range(len(drawn)):
         if drawn[k].any():
             drawn[k] = cv2.GaussianBlur(drawn[k], (0, 0), config.blur_px)
@@ -368,58 +408,138 @@ def _labels(
         height: of the image.
         supersample: finer pixels along each side of a pixel.
     """
-    rows, columns = height * supersample, width * supersample
-    near = np.zeros((rows, columns), np.float32)
-    label = np.full((rows, columns), -1, np.int32)
-    half = 0.5 * (supersample - 1)
+    near = np.zeros((height * supersample, width * supersample), np.float32)
+    label = np.full(near.shape, -1, np.int32)
     for f in range(len(faces)):
-        a, b, c = faces[f]
-        xa, ya = supersample * pixels[a, 0] + half, supersample * pixels[a, 1] + half
-        ux, uy = supersample * pixels[b, 0] + half - xa, supersample * pixels[b, 1] + half - ya
-        vx, vy = supersample * pixels[c, 0] + half - xa, supersample * pixels[c, 1] + half - ya
-        area = ux * vy - uy * vx
-        if area == 0.0:
-            continue
-        base, du, dv = nearness[a], nearness[b] - nearness[a], nearness[c] - nearness[a]
-        by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
-        for row in range(
-            max(0, math.ceil(ya + min(0.0, uy, vy))), min(rows - 1, math.floor(ya + max(0.0, uy, vy))) + 1
-        ):
-            y, left, right = row - ya, math.inf, -math.inf
-            for x0, y0, x1, y1 in ((0.0, 0.0, ux, uy), (ux, uy, vx, vy), (vx, vy, 0.0, 0.0)):
-                if min(y0, y1) <= y <= max(y0, y1):
-                    if y0 == y1:
-                        left, right = min(left, x0, x1), max(right, x0, x1)
-                    else:
-                        x = x0 + (x1 - x0) * (y - y0) / (y1 - y0)
-                        left, right = min(left, x), max(right, x)
-            if left > right:
-                continue
-            for column in range(max(0, math.ceil(xa + left)), min(columns - 1, math.floor(xa + right)) + 1):
-                value = np.float32(base + by_y * y + by_x * (column - xa))
-                if value > near[row, column]:
-                    near[row, column], label[row, column] = value, f
+        _fill(pixels, nearness, faces, f, supersample, 0, near, label)
     return label
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
+def _fill(
+    pixels: Array,
+    nearness: Array,
+    faces: NDArray[np.int64],
+    f: int,
+    supersample: int,
+    first: int,
+    near: NDArray[np.float32],
+    label: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Draw a face into a z-buffer whose first row is that of finer pixels `first`.
+
+    Returns the least and the largest column of finer pixels that the face may cover.
+    """
+    rows, columns = label.shape
+    half = 0.5 * (supersample - 1)
+    least, most = columns, -1
+    a, b, c = faces[f]
+    xa, ya = supersample * pixels[a, 0] + half, supersample * pixels[a, 1] + half - first
+    ux, uy = supersample * pixels[b, 0] + half - xa, supersample * pixels[b, 1] + half - first - ya
+    vx, vy = supersample * pixels[c, 0] + half - xa, supersample * pixels[c, 1] + half - first - ya
+    area = ux * vy - uy * vx
+    if area == 0.0:
+        return least, most
+    base, du, dv = nearness[a], nearness[b] - nearness[a], nearness[c] - nearness[a]
+    by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
+    for row in range(max(0, math.ceil(ya + min(0.0, uy, vy))), min(rows - 1, math.floor(ya + max(0.0, uy, vy))) + 1):
+        y, left, right = row - ya, math.inf, -math.inf
+        for x0, y0, x1, y1 in ((0.0, 0.0, ux, uy), (ux, uy, vx, vy), (vx, vy, 0.0, 0.0)):
+            if min(y0, y1) <= y <= max(y0, y1):
+                if y0 == y1:
+                    left, right = min(left, x0, x1), max(right, x0, x1)
+                else:
+                    x = x0 + (x1 - x0) * (y - y0) / (y1 - y0)
+                    left, right = min(left, x), max(right, x)
+        if left > right:
+            continue
+        begin, end = max(0, math.ceil(xa + left)), min(columns - 1, math.floor(xa + right))
+        least, most = min(least, begin), max(most, end)
+        for column in range(begin, end + 1):
+            value = np.float32(base + by_y * y + by_x * (column - xa))
+            if value > near[row, column]:
+                near[row, column], label[row, column] = value, f
+    return least, most
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def _averaged(
-    label: NDArray[np.int32], part: NDArray[np.int64], tint: Array, count: int, supersample: int
+    pixels: Array,
+    nearness: Array,
+    faces: NDArray[np.int64],
+    part: NDArray[np.int64],
+    tint: Array,
+    size: tuple[int, int, int],
+    supersample: int,
 ) -> NDArray[np.float32]:
-    """Return the share of each part in each pixel, then the mean tint, [P + 3, h, w], from faces in finer pixels."""
-    height, width = label.shape[0] // supersample, label.shape[1] // supersample
+    """Return the share of each part in each pixel, then the mean tint where faces have one, [P (+ 3), h, w].
+
+    A row of pixels at a time is drawn in finer ones, so that few of these are kept and most are never touched.
+
+    Args:
+        pixels: [V, 2] vertices, px.
+        nearness: [V] 1 / depth, 1/m.
+        faces: [F, 3] indices of vertices.
+        part: [F] of the faces.
+        tint: [F, 3], or [0, 3].
+        size: number of parts P, height and width.
+        supersample: finer pixels along each side of a pixel.
+    """
+    count, height, width = size
     one, textured = np.float32(1.0 / supersample**2), len(tint) > 0
     out = np.zeros((count + 3 * textured, height, width), np.float32)
-    for row in range(label.shape[0]):
-        for column in range(label.shape[1]):
-            f = label[row, column]
-            if f >= 0:
-                y, x = row // supersample, column // supersample
-                out[part[f], y, x] += one
-                if textured:
-                    for c in range(3):
-                        out[count + c, y, x] += one * np.float32(tint[f, c])
+    near = np.zeros((supersample, width * supersample), np.float32)
+    label = np.full(near.shape, -1, np.int32)
+    order, last, begins = _by_row(pixels, faces, height)
+    active, used = np.empty(len(faces), np.int64), 0
+    for y in range(height):
+        kept = 0
+        for k in range(used):
+            if last[active[k]] >= y:
+                active[kept] = active[k]
+                kept += 1
+        used = kept
+        for k in range(begins[y], begins[y + 1]):
+            active[used] = order[k]
+            used += 1
+        least, most = label.shape[1], -1
+        for k in range(used):
+            begin, end = _fill(pixels, nearness, faces, active[k], supersample, y * supersample, near, label)
+            least, most = min(least, begin), max(most, end)
+        if most < 0:
+            continue
+        for x in range(least // supersample, most // supersample + 1):
+            for row in range(supersample):
+                for column in range(x * supersample, (x + 1) * supersample):
+                    f = label[row, column]
+                    if f < 0:
+                        continue
+                    near[row, column], label[row, column] = 0.0, -1
+                    out[part[f], y, x] += one
+                    if textured:
+                        for c in range(3):
+                            out[count + c, y, x] += one * np.float32(tint[f, c])
     return out
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _by_row(
+    pixels: Array, faces: NDArray[np.int64], height: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return faces [F] by their first row of pixels, the last row [F] of each, and where each row begins, [h + 1]."""
+    first, last = np.empty(len(faces), np.int64), np.empty(len(faces), np.int64)
+    begins = np.zeros(height + 1, np.int64)
+    for f in range(len(faces)):
+        ys = pixels[faces[f, 0], 1], pixels[faces[f, 1], 1], pixels[faces[f, 2], 1]
+        first[f] = min(max(math.floor(min(ys)), 0), height - 1)
+        last[f] = min(math.ceil(max(ys)), height)
+        begins[first[f] + 1] += 1
+    begins = np.cumsum(begins)
+    order, filled = np.empty(len(faces), np.int64), begins.copy()
+    for f in range(len(faces)):
+        order[filled[first[f]]] = f
+        filled[first[f]] += 1
+    return order, last, begins
 
 
 def _steps(pose: Pose, placed: Array, camera: Camera, config: SurfacesConfig) -> Array:
