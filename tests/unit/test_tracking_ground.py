@@ -1,4 +1,4 @@
-"""The ground as the tracker uses it: fits below it and at rest above it touch it; others stay as they are."""
+"""The ground as the tracker uses it: fits at rest touch it, fits below it in motion lose their errors."""
 
 from __future__ import annotations
 
@@ -89,11 +89,13 @@ def test_a_body_in_flight_stays(camera: Camera, box: Mesh) -> None:
     assert found[COUNT // 2].pose is fits[COUNT // 2].pose
 
 
-def test_a_fit_in_motion_below_the_ground_comes_up(camera: Camera, box: Mesh) -> None:
+def test_a_fit_in_motion_below_the_ground_loses_its_errors_only(camera: Camera, box: Mesh) -> None:
+    """Its place is as wrong as its silhouette: other frames tell it better than the line of sight."""
     places = resting() + np.linspace(0.0, 0.3, COUNT)[:, None] * np.array([1.0, 0.0, 0.0])
     shares = np.where(np.arange(COUNT) % 2 == 0, 1.05, 0.99)
-    fits, clearances, found = supported(camera, box, places, shares)
-    np.testing.assert_allclose(clearances[::2], 0.0, atol=1e-9)
+    fits, _, found = supported(camera, box, places, shares)
+    assert all(found[i].pose is fits[i].pose for i in range(COUNT))
+    assert all(found[i].contour is None for i in range(0, COUNT, 2))
     assert all(found[i] is fits[i] for i in range(1, COUNT, 2))  # a little above, and no rest
 
 

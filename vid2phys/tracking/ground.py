@@ -1,10 +1,11 @@
 """The ground as the tracker uses it: no body reaches below it, and a body that rests lies on it.
 
 Silhouettes err where a shadow at the contact counts as the body, or a part of the body as its shadow: the fit is then
-too near or too far. Where the ground is known, such a fit is moved along the line of sight until the body touches.
+too near or too far. Where the ground is known, a fit at rest is moved along the line of sight until the body touches.
+In motion it stays, and its errors are stated as wide as those of a search.
 
 Limits: one plane and a static camera. The rotation stays as it was found, so that errors of a moved fit are stated as
-wide as those of a search.
+wide as those of a search, too.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class Ground:
         return (self.offset_m - lowest) / slope if slope else np.inf
 
     def supporting(self, fits: Mapping[int, Fit], times_s: Array, camera: Camera, mesh: Mesh) -> dict[int, Fit]:
-        """Return fits by frame, those below the ground and those at rest just above it moved until they touch.
+        """Return fits by frame; those at rest that are below the ground or just above it touch it.
 
-        times_s: [T] of all frames. A fit that would move by more than a quarter of its distance stays: then the ground
-        or the fit is wrong. One that moves by more than a hundredth has no contour any more, so that its errors are
-        those of a search.
+        times_s: [T] of all frames. A fit that would move by more than a quarter of its distance stays as it is: then
+        the ground or the fit is wrong. One that would move by more than a hundredth has no contour any more, so that
+        its errors are those of a search. In motion this is all that happens to a fit below the ground.
         """
         return {
             i: self._supported(fit, mesh, rests=_rests(i, fits, times_s, float(camera.K[0, 0])))
@@ -66,8 +67,8 @@ class Ground:
         share = self.share_to_touch(fit.pose, mesh)
         if abs(share - 1.0) > _MOST:
             return fit
-        pose = replace(fit.pose, translation=share * fit.pose.translation)
-        return replace(fit, pose=pose, contour=fit.contour if abs(share - 1.0) < _SURE else None)
+        known = replace(fit, contour=fit.contour if abs(share - 1.0) < _SURE else None)
+        return replace(known, pose=replace(fit.pose, translation=share * fit.pose.translation)) if rests else known
 
 
 def _rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
