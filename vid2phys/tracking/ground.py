@@ -56,7 +56,7 @@ class Ground:
         its errors are those of a search. In motion this is all that happens to a fit below the ground.
         """
         return {
-            i: self._supported(fit, mesh, rests=_rests(i, fits, times_s, float(camera.K[0, 0])))
+            i: self._supported(fit, mesh, rests=rests(i, fits, times_s, float(camera.K[0, 0])))
             for i, fit in fits.items()
         }
 
@@ -71,7 +71,7 @@ class Ground:
         return replace(known, pose=replace(fit.pose, translation=share * fit.pose.translation)) if rests else known
 
 
-def _rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
+def rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
     """Return whether a body moves by less than a pixel about a frame: longer than a flight could seem to stop."""
     near = np.flatnonzero(np.abs(times_s - times_s[i]) < _REST_S)
     around = [fits[int(k)].pose.translation for k in near if int(k) in fits]

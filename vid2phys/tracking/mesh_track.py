@@ -109,6 +109,7 @@ def track_mesh(
     if refined is not None:
         fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
     if ground is not None:
+        fits = tracker.laid(fits, ground)
         fits = ground.supporting(fits, clip.times_s, camera, mesh)
     track = _with_fits(track, good, list(fits.values()), calibration, config)
     track = replace(track, learned_texture=refined is not None and refined.is_textured)

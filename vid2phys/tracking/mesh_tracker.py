@@ -40,6 +40,7 @@ from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.foreground import Foreground, Silhouette
 from vid2phys.tracking.frame_size import at_own_size, is_large, reduction_of
 from vid2phys.tracking.frame_store import FrameStore
+from vid2phys.tracking.ground import Ground
 from vid2phys.tracking.hinted_search import (
     HintedFrame,
     HintedRow,
@@ -51,6 +52,7 @@ from vid2phys.tracking.hinted_search import (
 from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.motion_blur import MotionBlur
+from vid2phys.tracking.resting import laid
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, detect
 from vid2phys.tracking.surface_refinement import RefinedPoses, refine_by_surfaces
 from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
@@ -229,6 +231,11 @@ class MeshTracker:
                 return None
             self.foreground = Foreground.of(self.frames).learned_from(poses, self.mesh, self.camera)
         return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
+
+    def laid(self, fits: Mapping[int, Fit], ground: Ground) -> dict[int, Fit]:
+        """Return fits by frame, those at rest on a face of the body; see `resting.laid`."""
+        of = self.small or self
+        return laid(fits, ground, self.times_s, of.camera, self.mesh, self.shape, of._seen)
 
     def reduced(self, by: int) -> MeshTracker:
         """Return the tracker of the same clip with blocks of `by` x `by` pixels as pixels."""

@@ -1,0 +1,135 @@
+"""A body at rest on a known ground lies on a face of its convex hull, so that few rotations are possible.
+
+Purpose: a flat or a tall body has two poses with nearly the same silhouette, mirrored along the line of sight. At rest
+only one of them lies on a face.
+
+Method: in one frame of each rest, the fit is turned onto each face on which the body is stable, and about the vertical.
+From there the silhouette fits it again. The best such pose replaces the fits of the rest that are far from it, and
+those of the frames beside it, as long as it explains the images nearly as well.
+
+Limits: a body that leans against something stays as it was found. So does one that lies on a curved side, whose faces
+are too narrow to be stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from vid2phys.geometry import Pose, matrix_from_rotvec, shortest_rotation
+from vid2phys.risp.networks.model import Shape
+from vid2phys.risp.shape.rotation_groups import under_element
+from vid2phys.tracking.ground import Ground, rests
+from vid2phys.tracking.silhouette_fit import Fit, FrameForeground
+from vid2phys.types import Array, Camera, Mesh
+
+_STABLE = 0.02  # least probability of a face on which a thrown body ends
+_TURNS, _ROUNDS = 4, 3  # about the vertical, and rounds in which silhouette and ground take turns
+_ENOUGH = 0.9  # share of a fit's evidence that a pose on a face has to reach
+_APART = np.radians(10.0)  # from which on a fit is another pose
+
+
+def laid(
+    fits: Mapping[int, Fit],
+    ground: Ground,
+    times_s: Array,
+    camera: Camera,
+    mesh: Mesh,
+    shape: Shape,
+    seen: Callable[[int], FrameForeground],
+) -> dict[int, Fit]:
+    """Return fits by frame, those at rest on a face of the body where another pose explains the image no better.
+
+    times_s: [T] of all frames. seen: returns a frame with its foreground.
+    """
+    found = dict(fits)
+    still = [i for i in sorted(fits) if rests(i, fits, times_s, float(camera.K[0, 0]))]
+    normals = stable_normals(mesh)
+    for run in np.split(np.array(still, dtype=np.int64), np.flatnonzero(np.diff(still) > 1) + 1):
+        if not len(run):
+            continue
+        middle = int(run[len(run) // 2])
+        best = _best_on_faces(seen(middle), found[middle].pose, ground, mesh, normals)
+        if best is None:
+            continue
+        before = found[max((i for i in found if i < run[0]), default=middle)].pose
+        pose = _nearest(best.pose, before, shape)
+        for i in run.tolist():
+            found[i] = _near(seen(i), found[i], pose, shape) or found[i]
+        for step, i in ((-1, int(run[0]) - 1), (1, int(run[-1]) + 1)):
+            while i in found and (fit := _near(seen(i), found[i], pose, shape)) is not None:
+                found[i], i = fit, i + step
+    return found
+
+
+def stable_normals(mesh: Mesh) -> Array:
+    """Return the directions [N, 3], in the body's axes, that point up where the body lies on a stable face.
+
+    Source: Goldberg et al., "Part pose statistics: estimators and experiments", IEEE Transactions on Robotics and
+    Automation 1999, as trimesh has it.
+    """
+    import trimesh
+
+    hull = trimesh.convex.convex_hull(mesh.vertices)
+    placed, _ = trimesh.poses.compute_stable_poses(hull, sigma=0.0, n_samples=1, threshold=_STABLE)
+    return np.array([each[2, :3] for each in placed]).reshape(-1, 3)
+
+
+def _best_on_faces(seen: FrameForeground, pose: Pose, ground: Ground, mesh: Mesh, normals: Array) -> Fit | None:
+    """Return the best fit on a face of a body that is near a pose, or None where a frame tells that it lies on none."""
+    best: Fit | None = None
+    for normal in normals:
+        for turn in range(_TURNS):
+            about = matrix_from_rotvec(2.0 * np.pi * turn / _TURNS * ground.normal)
+            placed = _on_face(_turned(pose, about @ pose.rotation, mesh), normal, ground, mesh)
+            for _ in range(_ROUNDS):
+                fit = seen.judged(placed, None)
+                best = fit if best is None or fit.nats > best.nats else best
+                again = seen.fitted_from(placed)
+                if again is None:
+                    break
+                placed = _on_face(again.pose, normal, ground, mesh)
+    return best if best is not None and best.nats > _ENOUGH * seen.judged(pose, None).nats else None
+
+
+def _near(seen: FrameForeground, fit: Fit, pose: Pose, shape: Shape) -> Fit | None:
+    """Return the fit near a pose in place of one that is far from it; None where the image tells that it is not so."""
+    if _angle(pose, fit.pose, shape) < _APART:
+        return None
+    again = seen.fitted_from(pose)
+    if again is None or _angle(pose, again.pose, shape) > _APART:
+        again = seen.judged(pose, None)
+    return again if again.nats > _ENOUGH * seen.judged(fit.pose, None).nats else None
+
+
+def _on_face(pose: Pose, normal: Array, ground: Ground, mesh: Mesh) -> Pose:
+    """Return a pose turned until `normal` [3] of the body points up, then moved along the line of sight to touch."""
+    up = pose.rotation @ normal
+    basis = _upright(up)
+    turned = _turned(pose, basis @ _upright(basis.T @ ground.normal) @ basis.T @ pose.rotation, mesh)
+    share = ground.share_to_touch(turned, mesh)
+    return Pose(turned.rotation, share * turned.translation) if 0.5 < share < 2.0 else turned
+
+
+def _upright(direction: Array) -> Array:
+    """Return a rotation [3, 3] that takes z to `direction` [3], half a turn about x where it points along -z."""
+    return shortest_rotation(direction) if direction[2] > -1.0 + 1e-9 else np.diag([1.0, -1.0, -1.0])
+
+
+def _turned(pose: Pose, rotation: Array, mesh: Mesh) -> Pose:
+    """Return a pose with another rotation [3, 3] and the same place of the middle of the mesh."""
+    middle = mesh.vertices.mean(axis=0)
+    return Pose(rotation, pose.translation + (pose.rotation - rotation) @ middle)
+
+
+def _nearest(pose: Pose, other: Pose, shape: Shape) -> Pose:
+    """Return the pose that looks like `pose` and has the rotation nearest to the other one's."""
+    alike = [under_element(pose, rotation, shape.center) for rotation in shape.rotations]
+    return max(alike, key=lambda each: float(np.trace(each.rotation.T @ other.rotation)))
+
+
+def _angle(a: Pose, b: Pose, shape: Shape) -> float:
+    """Return the least angle from one pose to another, under the symmetry of the body."""
+    traces = np.einsum("ij,gij->g", a.rotation.T @ b.rotation, shape.rotations)
+    return float(np.arccos(np.clip(0.5 * (traces.max() - 1.0), -1.0, 1.0)))
