@@ -25,7 +25,7 @@ from vid2phys.tracking.silhouette_fit import Fit, FrameForeground
 from vid2phys.types import Array, Camera, Mesh
 
 _STABLE = 0.02  # least probability of a face on which a thrown body ends
-_TURNS, _ROUNDS = 4, 3  # about the vertical, and rounds in which silhouette and ground take turns
+_QUARTERS, _ROUNDS = 4, 3  # about the vertical, and rounds in which silhouette and ground take turns
 _ENOUGH = 0.9  # share of a fit's evidence that a pose on a face has to reach
 _APART = np.radians(10.0)  # from which on a fit is another pose
 
@@ -80,8 +80,8 @@ def _best_on_faces(seen: FrameForeground, pose: Pose, ground: Ground, mesh: Mesh
     """Return the best fit on a face of a body that is near a pose, or None where a frame tells that it lies on none."""
     best: Fit | None = None
     for normal in normals:
-        for turn in range(_TURNS):
-            about = matrix_from_rotvec(2.0 * np.pi * turn / _TURNS * ground.normal)
+        for quarter in range(_QUARTERS):
+            about = matrix_from_rotvec(2.0 * np.pi * quarter / _QUARTERS * ground.normal)
             placed = _on_face(_turned(pose, about @ pose.rotation, mesh), normal, ground, mesh)
             for _ in range(_ROUNDS):
                 fit = seen.judged(placed, None)
