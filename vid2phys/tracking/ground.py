@@ -56,19 +56,20 @@ class Ground:
         its errors are those of a search. In motion this is all that happens to a fit below the ground.
         """
         return {
-            i: self._supported(fit, mesh, rests=rests(i, fits, times_s, float(camera.K[0, 0])))
+            i: self._supported(fit, mesh, at_rest=rests(i, fits, times_s, float(camera.K[0, 0])))
             for i, fit in fits.items()
         }
 
-    def _supported(self, fit: Fit, mesh: Mesh, *, rests: bool) -> Fit:
+    def _supported(self, fit: Fit, mesh: Mesh, *, at_rest: bool) -> Fit:
         height = self.clearance_m(fit.pose, mesh) / mesh.radius_m
-        if height > -_OFF and not (rests and _OFF < height < _ABOVE):
+        if height > -_OFF and not (at_rest and _OFF < height < _ABOVE):
             return fit
         share = self.share_to_touch(fit.pose, mesh)
         if abs(share - 1.0) > _MOST:
             return fit
-        known = replace(fit, contour=fit.contour if abs(share - 1.0) < _SURE else None)
-        return replace(known, pose=replace(fit.pose, translation=share * fit.pose.translation)) if rests else known
+        contour = fit.contour if abs(share - 1.0) < _SURE else None
+        pose = replace(fit.pose, translation=share * fit.pose.translation) if at_rest else fit.pose
+        return replace(fit, pose=pose, contour=contour)
 
 
 def rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:

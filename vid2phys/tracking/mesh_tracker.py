@@ -30,7 +30,7 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
-from vid2phys.risp.shape.rotation_groups import composition, under_element
+from vid2phys.risp.shape.rotation_groups import composition, nearest_element, under_element
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.cues.silhouette import silhouette_of
@@ -233,9 +233,9 @@ class MeshTracker:
         return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
 
     def laid(self, fits: Mapping[int, Fit], ground: Ground) -> dict[int, Fit]:
-        """Return fits by frame, those at rest on a face of the body; see `resting.laid`."""
-        of = self.small or self
-        return laid(fits, ground, self.times_s, of.camera, self.mesh, self.shape, of._seen)
+        """Return fits by frame; a body at rest lies on one of its faces, see `resting.laid`."""
+        tracker = self.small or self
+        return laid(fits, ground, self.times_s, tracker.camera, self.mesh, self.shape, tracker._seen)
 
     def reduced(self, by: int) -> MeshTracker:
         """Return the tracker of the same clip with blocks of `by` x `by` pixels as pixels."""
@@ -519,8 +519,7 @@ class MeshTracker:
 
     def _same(self, a: Pose, b: Pose) -> bool:
         """Return whether two poses are one, up to symmetry."""
-        traces = np.einsum("ij,gij->g", a.rotation.T @ b.rotation, self.shape.rotations)
-        g = int(np.argmax(traces))
+        g = nearest_element(b, a, self.shape.rotations)
         return bool((np.abs(a.step_to(self._under(b, g))) < np.array(self.config.same)).all())
 
     def _under(self, pose: Pose, g: int) -> Pose:

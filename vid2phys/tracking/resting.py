@@ -19,7 +19,7 @@ import numpy as np
 
 from vid2phys.geometry import Pose, matrix_from_rotvec, shortest_rotation
 from vid2phys.risp.networks.model import Shape
-from vid2phys.risp.shape.rotation_groups import under_element
+from vid2phys.risp.shape.rotation_groups import nearest_element, under_element
 from vid2phys.tracking.ground import Ground, rests
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground
 from vid2phys.types import Array, Camera, Mesh
@@ -39,16 +39,16 @@ def laid(
     shape: Shape,
     seen: Callable[[int], FrameForeground],
 ) -> dict[int, Fit]:
-    """Return fits by frame, those at rest on a face of the body where another pose explains the image no better.
+    """Return fits by frame. At rest, the best pose on a face replaces fits that are far from it.
 
     times_s: [T] of all frames. seen: returns a frame with its foreground.
     """
     found = dict(fits)
     still = [i for i in sorted(fits) if rests(i, fits, times_s, float(camera.K[0, 0]))]
+    if not still:
+        return found
     normals = stable_normals(mesh)
     for run in np.split(np.array(still, dtype=np.int64), np.flatnonzero(np.diff(still) > 1) + 1):
-        if not len(run):
-            continue
         middle = int(run[len(run) // 2])
         best = _best_on_faces(seen(middle), found[middle].pose, ground, mesh, normals)
         if best is None:
@@ -56,9 +56,9 @@ def laid(
         before = found[max((i for i in found if i < run[0]), default=middle)].pose
         pose = _nearest(best.pose, before, shape)
         for i in run.tolist():
-            found[i] = _near(seen(i), found[i], pose, shape) or found[i]
+            found[i] = _near(seen, i, found[i], pose, shape) or found[i]
         for step, i in ((-1, int(run[0]) - 1), (1, int(run[-1]) + 1)):
-            while i in found and (fit := _near(seen(i), found[i], pose, shape)) is not None:
+            while i in found and (fit := _near(seen, i, found[i], pose, shape)) is not None:
                 found[i], i = fit, i + step
     return found
 
@@ -77,7 +77,7 @@ def stable_normals(mesh: Mesh) -> Array:
 
 
 def _best_on_faces(seen: FrameForeground, pose: Pose, ground: Ground, mesh: Mesh, normals: Array) -> Fit | None:
-    """Return the best fit on a face of a body that is near a pose, or None where a frame tells that it lies on none."""
+    """Return the best fit on a face, searched from a pose; None where the pose explains the image much better."""
     best: Fit | None = None
     for normal in normals:
         for quarter in range(_QUARTERS):
@@ -93,14 +93,15 @@ def _best_on_faces(seen: FrameForeground, pose: Pose, ground: Ground, mesh: Mesh
     return best if best is not None and best.nats > _ENOUGH * seen.judged(pose, None).nats else None
 
 
-def _near(seen: FrameForeground, fit: Fit, pose: Pose, shape: Shape) -> Fit | None:
-    """Return the fit near a pose in place of one that is far from it; None where the image tells that it is not so."""
+def _near(seen: Callable[[int], FrameForeground], i: int, fit: Fit, pose: Pose, shape: Shape) -> Fit | None:
+    """Return a fit of frame i near a pose; None where its fit is near already, or explains the image much better."""
     if _angle(pose, fit.pose, shape) < _APART:
         return None
-    again = seen.fitted_from(pose)
+    frame = seen(i)
+    again = frame.fitted_from(pose)
     if again is None or _angle(pose, again.pose, shape) > _APART:
-        again = seen.judged(pose, None)
-    return again if again.nats > _ENOUGH * seen.judged(fit.pose, None).nats else None
+        again = frame.judged(pose, None)
+    return again if again.nats > _ENOUGH * frame.judged(fit.pose, None).nats else None
 
 
 def _on_face(pose: Pose, normal: Array, ground: Ground, mesh: Mesh) -> Pose:
@@ -125,11 +126,10 @@ def _turned(pose: Pose, rotation: Array, mesh: Mesh) -> Pose:
 
 def _nearest(pose: Pose, other: Pose, shape: Shape) -> Pose:
     """Return the pose that looks like `pose` and has the rotation nearest to the other one's."""
-    alike = [under_element(pose, rotation, shape.center) for rotation in shape.rotations]
-    return max(alike, key=lambda each: float(np.trace(each.rotation.T @ other.rotation)))
+    return under_element(pose, shape.rotations[nearest_element(pose, other, shape.rotations)], shape.center)
 
 
 def _angle(a: Pose, b: Pose, shape: Shape) -> float:
     """Return the least angle from one pose to another, under the symmetry of the body."""
-    traces = np.einsum("ij,gij->g", a.rotation.T @ b.rotation, shape.rotations)
-    return float(np.arccos(np.clip(0.5 * (traces.max() - 1.0), -1.0, 1.0)))
+    trace = float((a.rotation * _nearest(b, a, shape).rotation).sum())
+    return float(np.arccos(np.clip(0.5 * (trace - 1.0), -1.0, 1.0)))

@@ -89,6 +89,11 @@ def under_element(pose: Pose, rotation: Array, center: Array) -> Pose:
     return Pose(oriented, pose.translation - oriented @ offsets(rotation, center))
 
 
+def nearest_element(pose: Pose, other: Pose, rotations: Array) -> int:
+    """Return which symmetry element of rotations [G, 3, 3] brings `pose` nearest to the rotation of the other one."""
+    return int(np.argmax(np.einsum("ij,gij->g", other.rotation.T @ pose.rotation, rotations)))
+
+
 def offsets(rotations: Array, center: Array) -> Array:
     """Return the offsets [..., 3] of rotations [..., 3, 3] about `center` [3]: x -> rotation @ x + offset."""
     return np.asarray(center - rotations @ center)

@@ -256,9 +256,10 @@ def pose_model(
         own = _by_part(seen_parts[most[single]], seen[single], whole[parts:, near].T[single].astype(float))
         usual[: len(own)] = own
         tint = (textured.tint - 1.0) * usual[textured.part]
-        shown += [parts, parts + 1, parts + 2]
-        textured_by = _shares(vertices, *faces, camera, box, parts, config, tint)
-        target = target - _taken(textured_by, shown[-3:], pixels).T
+        tinted = range(parts, parts + 3)
+        shown += tinted
+        drawn = _shares(vertices, *faces, camera, box, parts, config, tint)
+        target = target - _taken(drawn, tinted, pixels).T
     steps = np.zeros((0, 6)) if gain_only else _steps(pose, vertices, camera, config)
     slopes = np.empty((len(steps), len(shown), len(seen)))
     for k, step in enumerate(steps):
