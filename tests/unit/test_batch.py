@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -250,6 +252,31 @@ def test_a_process_that_misses_its_signal_is_ended_all_the_same(
         running.add(process)
         running.stop()
         assert process.wait(10.0) == code
+
+
+def test_an_interruption_while_jobs_are_submitted_ends_those_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"  # in place of Python: makes the last argument's folder, and its result after 20 s
+    slow.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys, time\nfolder = pathlib.Path(sys.argv[-1])\n"
+        'folder.mkdir()\ntime.sleep(20)\n(folder / "result.json").write_text("{}")\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    path, folder = write_batch(tmp_path, "  - a.mp4\n  - b.mp4\n"), tmp_path / "out"
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *args: Any, **kwargs: Any) -> NoReturn:
+            super().submit(*args, **kwargs)
+            while not (folder / "a").exists():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch_workers, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        batch(path, out=folder)
+    assert not (folder / "a").exists()
 
 
 @pytest.mark.slow

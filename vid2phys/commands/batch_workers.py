@@ -57,8 +57,8 @@ def on_this_machine(jobs: list[Job], workers: int | None, lock: int) -> Generato
     threads = {name: str(max(1, cores // workers)) for name in _THREADS}
     running = _Running()
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(run_job, job, threads, running, lock): job for job in jobs}
-        try:
+        try:  # a job runs from its submission on, and the pool waits for it
+            waiting = {pool.submit(run_job, job, threads, running, lock): job for job in jobs}
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BaseException:
