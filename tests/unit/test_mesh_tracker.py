@@ -456,6 +456,8 @@ def test_a_clip_is_taught_followed_and_followed_again() -> None:
     tracker = world.tracker(stretch=4)
     tracker.progress, tracker.first = shares.append, lambda i, pose: first.append((i, float(pose.translation[0])))
     vars(tracker)["begin"] = lambda: None
+    vars(tracker)["_looking_alike"] = lambda found: [[] for _ in found]
+    vars(tracker)["_agreeing"] = tracker._joined
     anchors = {2: [fit_at(0.024, 60.0, 0.9)], 6: [fit_at(0.072, 90.0, 0.7)]}
     vars(tracker)["_teach"] = lambda: anchors
     learned = list[list[int]]()

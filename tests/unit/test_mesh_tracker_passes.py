@@ -52,6 +52,11 @@ class Runner(MeshTracker):
     def _joined(self, candidates: Any) -> Any:
         return [None if i == 4 else fits[0] for i, fits in enumerate(candidates)]
 
+    _agreeing = _joined
+
+    def _looking_alike(self, found: Any) -> Any:
+        return [[] for _ in found]
+
     def _learn(self, fits: dict[int, Fit], share: float = 1.0) -> None:
         self.log.append(("learn", sorted(fits)))
 
@@ -91,6 +96,26 @@ def test_ways_that_agree_fix_fits_unless_they_begin_at_one_hint() -> None:
         runner.agreed[[0, 1]] = True
         runner.run()
         assert runner.fixed == fixed
+
+
+def test_look_alikes_that_explain_a_frame_are_candidates() -> None:
+    """Of three, one explains nothing, and one is the pose again. The third is joined with the frame's other fits."""
+    world = World(np.array([0.0, 0.1]), reach_m=0.0)
+    tracker = world.tracker(look_alike_share=0.5)
+    aside = {0: [pose_at(0.0), pose_at(0.2), pose_at(0.04)], 1: [pose_at(0.16)]}
+    alike = SimpleNamespace(of_pose=lambda pose: aside[round(10 * float(pose.translation[0]))])
+    vars(tracker)["look_alikes"] = alike
+    found = tracker._looking_alike([fit_at(0.0), fit_at(0.1)])
+    assert [xs(fits) for fits in found] == [[0.04], []]
+    assert tracker._looking_alike([None, None]) == [[], []]
+    joined = list[Any]()
+    vars(tracker)["_looking_alike"] = lambda found: [[fit_at(0.5)] if fit is not None else [] for fit in found]
+    vars(tracker)["_agreeing"] = lambda fits: joined.append([xs(each) for each in fits]) or [None] * 2
+    for name in ("begin", "_learn", "_report"):
+        vars(tracker)[name] = lambda *_: None
+    vars(tracker)["_teach"] = lambda: {0: [fit_at(0.0)], 1: [fit_at(0.1)]}
+    tracker.run()
+    assert joined == [[[0.0, 0.5], [0.1, 0.5]]]
 
 
 def test_without_anchors_all_frames_are_lost() -> None:

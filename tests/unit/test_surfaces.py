@@ -21,10 +21,10 @@ from vid2phys.tracking.cues.surfaces import (
     _box,
     _by_part,
     _cost,
-    _labels,
     _median,
     _shares,
     _steps,
+    face_labels,
 )
 from vid2phys.types import Array, Mesh
 
@@ -37,12 +37,12 @@ def test_each_pixel_shows_the_nearest_face() -> None:
     behind = POSE.apply(MESH.vertices) + np.array([0.04, 0.02, 0.3])
     vertices = np.concatenate([behind, POSE.apply(MESH.vertices)])
     faces = np.concatenate([MESH.faces, MESH.faces + len(MESH.vertices)])
-    found = _labels(project(CAMERA, vertices), 1.0 / vertices[:, 2], faces, CAMERA.width, CAMERA.height, 1)
+    found = face_labels(project(CAMERA, vertices), 1.0 / vertices[:, 2], faces, CAMERA.width, CAMERA.height, 1)
     drawn = rasterize_camera(vertices, faces, CAMERA)
     assert (found >= 0).sum() > 2000
     assert ((found >= 0) != drawn.mask).sum() < 12, "pixels on an edge"
     assert (found[drawn.mask] != drawn.face_id[drawn.mask]).mean() < 0.01
-    fine = _labels(project(CAMERA, vertices), 1.0 / vertices[:, 2], faces, CAMERA.width, CAMERA.height, 3)
+    fine = face_labels(project(CAMERA, vertices), 1.0 / vertices[:, 2], faces, CAMERA.width, CAMERA.height, 3)
     np.testing.assert_array_equal(fine[1::3, 1::3], found)
 
 
@@ -57,7 +57,10 @@ def test_shares_are_means_over_finer_pixels(shift: Array) -> None:
     width, height = CAMERA.width, CAMERA.height
     found = _averaged(*given, part, tint, (3, height, width), 3)
     each = (
-        _labels(*given, width, height, 3).reshape(height, 3, width, 3).transpose(0, 2, 1, 3).reshape(height, width, 9)
+        face_labels(*given, width, height, 3)
+        .reshape(height, 3, width, 3)
+        .transpose(0, 2, 1, 3)
+        .reshape(height, width, 9)
     )
     assert found.shape == (6, height, width)
     assert (each >= 0).sum() > 10_000

@@ -31,9 +31,12 @@ from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, nearest_element, under_element
+from vid2phys.tracking.candidate_paths import Candidates, Choice
+from vid2phys.tracking.color_agreement import SurfaceEvidence, agreeing_path
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.light import smaller
+from vid2phys.tracking.cues.light import linear, smaller
 from vid2phys.tracking.cues.silhouette import silhouette_of
+from vid2phys.tracking.cues.surface_colors import SurfacePlaces
 from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes
@@ -51,11 +54,11 @@ from vid2phys.tracking.hinted_search import (
 )
 from vid2phys.tracking.hypotheses import DEFAULTS as HYPOTHESES
 from vid2phys.tracking.hypotheses import TEMPERATURES
+from vid2phys.tracking.look_alikes import LookAlikes
 from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.resting import laid
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, detect
 from vid2phys.tracking.surface_refinement import RefinedPoses, refine_by_surfaces
-from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
 from vid2phys.types import Array, Camera, Mesh
 
 
@@ -92,7 +95,9 @@ class MeshTrackerConfig:
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
     between_frames: int = 3
     """Largest number of frames to each side, between whose poses a frame is fitted again where it jumps."""
-    candidates: int = 6
+    look_alike_share: float = 0.5
+    """Evidence of a look-alike, as a share of that of the fit, below which it is not fitted."""
+    candidates: int = 8
     """Largest number of candidates in a frame."""
     feature_frames: int = 64
     """Number of frames in which the features of a texture are searched."""
@@ -198,6 +203,11 @@ class MeshTracker:
         return Solid.of(self.mesh)
 
     @cached_property
+    def look_alikes(self) -> LookAlikes:
+        """Which poses of the mesh have nearly one silhouette."""
+        return LookAlikes.of(self.mesh, self.shape.rotations)
+
+    @cached_property
     def silhouettes(self) -> Silhouettes:
         """The drawn silhouettes of the mesh."""
         return Silhouettes.of(self.mesh, self.shape.rotations if self.shape.exact else None)
@@ -267,7 +277,8 @@ class MeshTracker:
         fixed = self._fitted_again(found, agreed)
         candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, fixed)
         found = self._joined(candidates)
-        return self._in_best_element(self._joined(self._between(found)))
+        both = zip(self._between(found), self._looking_alike(found), strict=True)
+        return self._in_best_element(self._agreeing([[*between, *alike] for between, alike in both]))
 
     def _between(self, found: Sequence[Fit | None]) -> list[list[Fit]]:
         """Return the candidates of each frame: its fit, and fits from between those before and after where it jumps."""
@@ -285,6 +296,21 @@ class MeshTracker:
                 fit = self._seen(i).fitted_from(pose)
                 out += [] if fit is None else [fit]
             return out if own is None else [own, *out]
+
+        return list(in_processes(fits, range(len(found))))
+
+    def _looking_alike(self, found: Sequence[Fit | None]) -> list[list[Fit]]:
+        """Return the fits of each frame from the look-alikes of its fit, where they explain it nearly as well."""
+        look_alikes = self.look_alikes
+
+        def fits(i: int) -> list[Fit]:
+            if (own := found[i]) is None:
+                return []
+            seen = self._seen(i)
+            judged = [seen.judged(pose, None) for pose in look_alikes.of_pose(own.pose)]
+            near = [fit for fit in judged if fit.nats > self.config.look_alike_share * own.nats]
+            fitted = [fit for start in near if (fit := seen.fitted(start)) is not None]
+            return [fit for fit in fitted if not self._same(fit.pose, own.pose)]
 
         return list(in_processes(fits, range(len(found))))
 
@@ -526,35 +552,35 @@ class MeshTracker:
         """Return the pose that looks the same under symmetry element g."""
         return under_element(pose, self.shape.rotations[g], self.shape.center)
 
-    def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:
-        """Return the fits along the Viterbi path, each under one symmetry element."""
-        rows = [i for i, fits in enumerate(candidates) if fits]
-        if not rows:
-            return [None] * len(candidates)
-        most, order = self.config.candidates, len(self.shape.rotations)
-        kept = [sorted(candidates[i], key=lambda fit: -fit.nats)[:most] for i in rows]
-        width = max(map(len, kept))
-        cost = np.full((len(rows), width, order), np.inf)
-        distance = np.zeros((len(rows), width, order))
-        states = np.broadcast_to(np.eye(3), (len(rows), width, order, 3, 3)).copy()
-        for n, fits in enumerate(kept):
-            for h, fit in enumerate(fits):
-                cost[n, h] = -self._nats(fit) - self._texture_nats(self.frames[rows[n]], fit)
-                distance[n, h] = np.log(np.linalg.norm(fit.pose.translation))
-                states[n, h] = fit.pose.rotation @ np.swapaxes(self.shape.rotations, -1, -2)
-        path = viterbi_path(
-            cost.reshape(len(rows), -1),
-            states.reshape(len(rows), -1, 3, 3),
-            self.times_s[rows],
-            RotationMotion(),
-            log_distance=distance.reshape(len(rows), -1),
-        )
-        chosen = list[tuple[int, Fit, int]]()
-        for i, fits, state in zip(rows, kept, path.tolist(), strict=True):
-            h, g = divmod(state, order)
-            if h < len(fits):
-                chosen.append((i, fits[h], g))
-        return self._all_relabelled(chosen, len(candidates))
+    def _candidates(self, fits: Sequence[Sequence[Fit]]) -> tuple[Candidates, list[list[Fit]]]:
+        """Return the candidates among the fits of each frame, and these fits."""
+        kept = [sorted(each, key=lambda fit: -fit.nats)[: self.config.candidates] for each in fits]
+        poses = {i: [fit.pose for fit in each] for i, each in enumerate(kept) if each}
+        nats = {
+            i: np.stack([self._nats(fit) + self._texture_nats(self.frames[i], fit) for fit in kept[i]]) for i in poses
+        }
+        return Candidates(poses, nats, self.shape.rotations, self.shape.center, self.times_s), kept
+
+    def _joined(self, fits: Sequence[Sequence[Fit]]) -> list[Fit | None]:
+        """Return the fits along the best path, each under one symmetry element."""
+        candidates, kept = self._candidates(fits)
+        return self._along(candidates.path(), kept)
+
+    def _agreeing(self, fits: Sequence[Sequence[Fit]]) -> list[Fit | None]:
+        """Return the same along the path on which frames agree about the colours of the surface."""
+        candidates, kept = self._candidates(fits)
+        places = SurfacePlaces.of(self.solid, self.shape.rotations, self.shape.center)
+
+        def seen(i: int) -> Array:
+            light = linear(self.frames[i])
+            return np.stack([places.seen(light, self.camera, pose) for pose in candidates.poses[i]])
+
+        colors = dict(zip(candidates.poses, in_processes(seen, candidates.poses), strict=True))
+        return self._along(agreeing_path(SurfaceEvidence(candidates, colors, places.under), self.look_alikes), kept)
+
+    def _along(self, path: Mapping[int, Choice], fits: Sequence[Sequence[Fit]]) -> list[Fit | None]:
+        """Return the fit of each frame along a path, under its symmetry element."""
+        return self._all_relabelled([(i, fits[i][h], g) for i, (h, g) in path.items()], len(fits))
 
     def _in_best_element(self, found: list[Fit | None]) -> list[Fit | None]:
         """Return the fits under the symmetry element that explains the clip best; set `evidence`.

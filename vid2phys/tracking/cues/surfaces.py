@@ -172,7 +172,9 @@ class Textured:
         box = _box(placed, camera, config)
         if box is None:
             return np.zeros((0, 3)), np.zeros(0, np.int64)
-        label = _labels(project(camera, placed) - np.array(box[:2]), 1.0 / placed[:, 2], self.faces, box[2], box[3], 1)
+        label = face_labels(
+            project(camera, placed) - np.array(box[:2]), 1.0 / placed[:, 2], self.faces, box[2], box[3], 1
+        )
         inside = cv2.erode((label >= 0).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
         rows, columns = slice(box[1], box[1] + box[3]), slice(box[0], box[0] + box[2])
         return linear(frame[rows, columns][inside]).astype(float), label[inside].astype(np.int64)
@@ -396,7 +398,7 @@ def _shares(
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
-def _labels(
+def face_labels(
     pixels: Array, nearness: Array, faces: NDArray[np.int64], width: int, height: int, supersample: int
 ) -> NDArray[np.int32]:
     """Return the face in each finer pixel, by a z-buffer; -1 for none.
