@@ -99,6 +99,18 @@ def test_a_fit_in_motion_below_the_ground_loses_its_errors_only(camera: Camera, 
     assert all(found[i] is fits[i] for i in range(1, COUNT, 2))  # a little above, and no rest
 
 
+@pytest.mark.parametrize(("count", "lost"), [(6, [0, 1, 2, 3, 4, 5]), (7, [])])
+def test_few_fits_far_below_the_ground_are_lost(camera: Camera, box: Mesh, count: int, lost: list[int]) -> None:
+    """In motion, 15 % of the distance too far. Where more than three tenths are so, the ground may be wrong."""
+    ground = Ground.of(np.array([0.0, 0.0, 1.0]), 0.0, np.asarray(camera.camera_to_world))
+    places = resting() + np.linspace(0.0, 0.3, COUNT)[:, None] * np.array([1.0, 0.0, 0.0])
+    shares = np.where(np.arange(COUNT) < count, 1.15, 1.05)
+    fits = {i: fit_at(camera, place, float(share)) for i, (place, share) in enumerate(zip(places, shares, strict=True))}
+    found = ground.supporting(fits, TIMES_S, camera, box)
+    assert sorted(set(fits) - set(found)) == lost
+    assert all(found[i].pose is fits[i].pose for i in found)
+
+
 def test_a_ground_that_contradicts_the_fits_moves_nothing(camera: Camera, box: Mesh) -> None:
     """A floor half a metre below the ground that is known."""
     fits, _, found = supported(camera, box, resting() - np.array([0.0, 0.0, 0.5]), np.ones(COUNT))

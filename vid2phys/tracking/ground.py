@@ -2,7 +2,8 @@
 
 Silhouettes err where a shadow at the contact counts as the body, or a part of the body as its shadow: the fit is then
 too near or too far. Where the ground is known, a fit at rest is moved along the line of sight until the body touches.
-In motion it stays, and its errors are stated as wide as those of a search.
+In motion it stays, and its errors are stated as wide as those of a search. One that is far below the ground is wrong,
+and its frame is lost.
 
 Limits: one plane and a static camera. The rotation stays as it was found, so that errors of a moved fit are stated as
 wide as those of a search, too.
@@ -23,6 +24,8 @@ _OFF, _ABOVE = 0.05, 0.3  # of the body's radius: a distance from the ground tha
 _REST_S, _LEAST_S, _REST_FRAMES = 0.11, 0.08, 5  # to both sides of a frame at rest; least span and frames of both
 _REST_PX = 1.0  # largest movement at rest, in the image
 _SURE, _MOST = 0.01, 0.25  # shares of the distance: a fit keeps its errors, and stays where it is
+_FAR_BELOW = 0.08  # share of the distance by which a fit in motion is too far, which is twice what silhouettes err
+_MOST_LOST = 0.3  # share of the fits; where more are far below, the ground is wrong
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,15 @@ class Ground:
 
         times_s: [T] of all frames. A fit that would move by more than a quarter of its distance stays as it is: then
         the ground or the fit is wrong. One that would move by more than a hundredth has no contour any more, so that
-        its errors are those of a search. In motion this is all that happens to a fit below the ground.
+        its errors are those of a search. In motion this is all that happens to a fit below the ground, unless it is
+        far below: such fits are left out, if they are few.
         """
-        return {
-            i: self._supported(fit, mesh, at_rest=rests(i, fits, times_s, float(camera.K[0, 0])))
-            for i, fit in fits.items()
+        resting = {i: rests(i, fits, times_s, float(camera.K[0, 0])) for i in fits}
+        far = {
+            i for i, fit in fits.items() if not resting[i] and self.share_to_touch(fit.pose, mesh) < 1.0 - _FAR_BELOW
         }
+        lost = far if len(far) <= _MOST_LOST * len(fits) else set()
+        return {i: self._supported(fit, mesh, at_rest=resting[i]) for i, fit in fits.items() if i not in lost}
 
     def _supported(self, fit: Fit, mesh: Mesh, *, at_rest: bool) -> Fit:
         height = self.clearance_m(fit.pose, mesh) / mesh.radius_m

@@ -111,6 +111,7 @@ def track_mesh(
     if ground is not None:
         fits = tracker.laid(fits, ground)
         fits = ground.supporting(fits, clip.times_s, camera, mesh)
+        good = np.array(list(fits), dtype=np.int64)
     track = _with_fits(track, good, list(fits.values()), calibration, config)
     track = replace(track, learned_texture=refined is not None and refined.is_textured)
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)
