@@ -14,11 +14,17 @@ from vid2phys.commands.identify.fit_impacts import _without_early, fit_notes, wi
 from vid2phys.notes import is_doubtful
 from vid2phys.solvers.impact_problem import ImpactProblem
 from vid2phys.solvers.impacts import _EXACT, _is_apart
-from vid2phys.types import Estimate
+from vid2phys.types import Array, Estimate
+
+
+def impacts_in(impacts: Array, speeds_m_s: Array | float = 1.0) -> Any:
+    """Numbers of impacts [F - 1] in the intervals of a clip, and the speeds of the fastest ones."""
+    speeds = np.where(impacts > 0, speeds_m_s, np.nan)
+    return SimpleNamespace(impacts=impacts[None], approach_m_s=speeds[None], sliding_s=np.zeros((1, len(impacts))))
 
 
 def fitted(**changed: Any) -> Any:
-    contacts = SimpleNamespace(impacts=np.ones((1, 9)), sliding_s=np.zeros((1, 9)))
+    contacts = impacts_in(np.ones(9))
     free = SimpleNamespace(free_names=("mu", "restitution"))
     given = {"contacts": contacts, "misfit": 0.9, "slack_std": 0.03, "is_apart": False, "least_friction": None}
     given |= {"parameters": free}
@@ -32,12 +38,12 @@ def test_a_good_fit_needs_no_note() -> None:
 @pytest.mark.parametrize(
     ("changed", "words", "doubtful"),
     [
-        ({"contacts": SimpleNamespace(impacts=np.zeros((1, 3)), sliding_s=np.zeros((1, 3)))}, "never touches", True),
+        ({"contacts": impacts_in(np.zeros(3))}, "never touches", True),
         ({"misfit": 2.1}, "2.1 standard deviations off", True),
         ({"slack_std": 0.1}, "depart from the law of impact by 10 %", False),
         ({"slack_std": 0.1, "is_apart": True}, "parts of the motion miss each other", True),
         (
-            {"contacts": SimpleNamespace(impacts=np.eye(9)[:1], sliding_s=np.zeros((1, 9)))},
+            {"contacts": impacts_in(np.eye(9)[0])},
             "in the first frames",
             False,
         ),
@@ -60,11 +66,19 @@ class _Fit:
 @pytest.mark.parametrize(("last", "free", "count"), [(3, True, 1), (4, True, 0), (3, False, 0), (None, True, 0)])
 def test_impacts_in_the_first_frames_alone_show_no_restitution(last: int | None, free: bool, count: int) -> None:
     """Impacts from the second interval to the interval `last`."""
-    impacts = np.zeros((1, 9))
+    impacts = np.zeros(9)
     if last is not None:
-        impacts[0, 1 : last + 1] = 1.0
+        impacts[1 : last + 1] = 1.0
     names = ("mu", "restitution") if free else ("mu",)
-    found: Any = _Fit(SimpleNamespace(impacts=impacts), SimpleNamespace(free_names=names), ())
+    found: Any = _Fit(impacts_in(impacts), SimpleNamespace(free_names=names), ())
+    assert _without_early(found).unknown == ("restitution",) * count
+
+
+@pytest.mark.parametrize(("speed_m_s", "count"), [(0.4, 1), (0.45, 0)])
+def test_slow_impacts_after_the_first_frames_show_none_either(speed_m_s: float, count: int) -> None:
+    """One impact at 1 m/s in the second interval; a later one counts from 0.42 m/s on: 15 % of the squares of both."""
+    contacts = impacts_in(np.array([0, 2, 0, 0, 0, 0, 1, 0]), np.array([0, 1.0, 0, 0, 0, 0, speed_m_s, 0]))
+    found: Any = _Fit(contacts, SimpleNamespace(free_names=("mu", "restitution")), ())
     assert _without_early(found).unknown == ("restitution",) * count
 
 

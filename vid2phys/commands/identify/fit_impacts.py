@@ -35,6 +35,7 @@ FITTED_GROUND_STD = {"ground_height": 1.0, "ground_tilt_x": 0.1, "ground_tilt_y"
 _MISFIT = 2.0  # of the residuals, in standard deviations, from which on the result is doubtful
 _DISAGREE = 3.0  # chi-square per degree of freedom between clips from which on a note says so
 _EARLY = 4  # intervals between frames, from the first one: impacts in these alone show no restitution
+_LATE_SHARE = 0.15  # of the squares of approach speeds, below which later impacts show none either
 _UNLAWFUL = 0.1  # slack of impacts from which on a note says that the law hardly holds
 
 
@@ -88,12 +89,14 @@ def fit_impacts(
 
 
 def _are_early(fitted: Fitted) -> bool:
-    """Return whether a free restitution follows from impacts in the first frames alone.
+    """Return whether a free restitution follows from impacts in the first frames alone, or from much slower ones.
 
     A body that slides from the start has none: an error of its first pose makes it fall on the ground.
     """
-    hit = np.flatnonzero((fitted.contacts.impacts > 0).any(axis=0))
-    return "restitution" in fitted.parameters.free_names and len(hit) > 0 and bool(hit.max() < _EARLY)
+    contacts = fitted.contacts
+    speeds = np.where(contacts.impacts > 0, contacts.approach_m_s, 0.0).max(axis=0)
+    late, every = (float((each**2).sum()) for each in (speeds[_EARLY:], speeds))
+    return "restitution" in fitted.parameters.free_names and every > 0.0 and late < _LATE_SHARE * every
 
 
 def _without_early(fitted: Fitted) -> Fitted:
@@ -243,7 +246,8 @@ def fit_notes(fitted: Fitted) -> list[str]:
         )
     if _are_early(fitted):
         notes.append(
-            "all impacts are in the first frames: errors of the first poses look like impacts, and show no restitution"
+            "all impacts of some speed are in the first frames: errors of the first poses look like impacts, and "
+            "show no restitution"
         )
     if fitted.is_apart:
         got = f"impulses depart from the law by {100 * fitted.slack_std:.0f} %, and parts of the motion miss each other"
