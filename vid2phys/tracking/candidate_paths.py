@@ -76,8 +76,7 @@ class Candidates:
 
     def nearest(self, i: int, pose: Pose) -> Choice:
         """Return the choice in frame i whose rotation is nearest to that of a pose."""
-        inverse = np.swapaxes(self.rotations, -1, -2)
-        elements = [nearest_element(each, pose, inverse) for each in self.poses[i]]
+        elements = [nearest_element(each, pose, self.rotations) for each in self.poses[i]]
         near = [float((self.rotation(i, (h, g)) * pose.rotation).sum()) for h, g in enumerate(elements)]
         best = int(np.argmax(near))
         return best, elements[best]
