@@ -118,6 +118,12 @@ def test_look_alikes_that_explain_a_frame_are_candidates() -> None:
     assert joined == [[[0.0, 0.5], [0.1, 0.5]]]
 
 
+def test_a_body_without_look_alikes_is_joined_by_silhouettes() -> None:
+    tracker = World(np.array([0.0, 0.1])).tracker()
+    vars(tracker)["look_alikes"] = SimpleNamespace(maps=np.zeros((0, 3, 3)))
+    assert xs(tracker._agreeing([[fit_at(0.0)], [fit_at(0.1)]])) == [0.0, 0.1]
+
+
 def test_without_anchors_all_frames_are_lost() -> None:
     shares = list[float]()
     assert Runner({}, progress=shares.append).run() == [None] * 5

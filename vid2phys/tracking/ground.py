@@ -11,18 +11,16 @@ wide as those of a search, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vid2phys.geometry import Pose
 from vid2phys.tracking.silhouette_fit import Fit
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.types import Array, Mesh
 
 _OFF, _ABOVE = 0.05, 0.3  # of the body's radius: a distance from the ground that counts, and the height of one at rest
-_REST_S, _LEAST_S, _REST_FRAMES = 0.11, 0.08, 5  # to both sides of a frame at rest; least span and frames of both
-_REST_PX = 1.0  # largest movement at rest, in the image
 _SURE, _MOST = 0.01, 0.25  # shares of the distance: a fit keeps its errors, and stays where it is
 _FAR_BELOW = 0.08  # share of the distance by which a fit in motion is too far, which is twice what silhouettes err
 _MOST_LOST = 0.3  # share of the fits; where more are far below, the ground is wrong
@@ -51,20 +49,19 @@ class Ground:
         slope = float(self.normal @ pose.translation)
         return (self.offset_m - lowest) / slope if slope else np.inf
 
-    def supporting(self, fits: Mapping[int, Fit], times_s: Array, camera: Camera, mesh: Mesh) -> dict[int, Fit]:
+    def supporting(self, fits: Mapping[int, Fit], still: Collection[int], mesh: Mesh) -> dict[int, Fit]:
         """Return fits by frame; those at rest that are below the ground or just above it touch it.
 
-        times_s: [T] of all frames. A fit that would move by more than a quarter of its distance stays as it is: then
-        the ground or the fit is wrong. One that would move by more than a hundredth has no contour any more, so that
-        its errors are those of a search. In motion this is all that happens to a fit below the ground, unless it is
-        far below: such fits are left out, if they are few.
+        still: frames in which the body rests. A fit that would move by more than a quarter of its distance stays as it
+        is: then the ground or the fit is wrong. One that would move by more than a hundredth has no contour any more,
+        so that its errors are those of a search. In motion this is all that happens to a fit below the ground, unless
+        it is far below: such fits are left out, if they are few.
         """
-        resting = {i: rests(i, fits, times_s, float(camera.K[0, 0])) for i in fits}
         far = {
-            i for i, fit in fits.items() if not resting[i] and self.share_to_touch(fit.pose, mesh) < 1.0 - _FAR_BELOW
+            i for i, fit in fits.items() if i not in still and self.share_to_touch(fit.pose, mesh) < 1.0 - _FAR_BELOW
         }
         lost = far if len(far) <= _MOST_LOST * len(fits) else set()
-        return {i: self._supported(fit, mesh, at_rest=resting[i]) for i, fit in fits.items() if i not in lost}
+        return {i: self._supported(fit, mesh, at_rest=i in still) for i, fit in fits.items() if i not in lost}
 
     def _supported(self, fit: Fit, mesh: Mesh, *, at_rest: bool) -> Fit:
         height = self.clearance_m(fit.pose, mesh) / mesh.radius_m
@@ -76,13 +73,3 @@ class Ground:
         contour = fit.contour if abs(share - 1.0) < _SURE else None
         pose = replace(fit.pose, translation=share * fit.pose.translation) if at_rest else fit.pose
         return replace(fit, pose=pose, contour=contour)
-
-
-def rests(i: int, fits: Mapping[int, Fit], times_s: Array, focal_px: float) -> bool:
-    """Return whether a body moves by less than a pixel about a frame: longer than a flight could seem to stop."""
-    near = np.flatnonzero(np.abs(times_s - times_s[i]) < _REST_S)
-    around = [fits[int(k)].pose.translation for k in near if int(k) in fits]
-    if len(around) < _REST_FRAMES or times_s[near[-1]] - times_s[near[0]] < _LEAST_S:
-        return False
-    places = focal_px * np.array([place[:2] / place[2] for place in around])
-    return bool(np.ptp(places, axis=0).max() < _REST_PX)

@@ -16,7 +16,7 @@ Limits: a static camera, and without a hint a body that moves. What holds it, su
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -242,10 +242,9 @@ class MeshTracker:
             self.foreground = Foreground.of(self.frames).learned_from(poses, self.mesh, self.camera)
         return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
 
-    def laid(self, fits: Mapping[int, Fit], ground: Ground) -> dict[int, Fit]:
+    def laid(self, fits: Mapping[int, Fit], still: Collection[int], ground: Ground) -> dict[int, Fit]:
         """Return fits by frame; a body at rest lies on one of its faces, see `resting.laid`."""
-        tracker = self.small or self
-        return laid(fits, ground, self.times_s, tracker.camera, self.mesh, self.shape, tracker._seen)
+        return laid(fits, still, ground, self.mesh, self.shape, (self.small or self)._seen)
 
     def reduced(self, by: int) -> MeshTracker:
         """Return the tracker of the same clip with blocks of `by` x `by` pixels as pixels."""
@@ -568,6 +567,8 @@ class MeshTracker:
 
     def _agreeing(self, fits: Sequence[Sequence[Fit]]) -> list[Fit | None]:
         """Return the same along the path on which frames agree about the colours of the surface."""
+        if not len(self.look_alikes.maps):
+            return self._joined(fits)
         candidates, kept = self._candidates(fits)
         places = SurfacePlaces.of(self.solid, self.shape.rotations, self.shape.center)
 
