@@ -82,3 +82,9 @@ def test_a_body_unlike_its_mirror_image_has_none() -> None:
     mesh = mesh_of(*parts)
     look_alikes = LookAlikes.of(mesh, find_symmetry(mesh).rotations)
     assert look_alikes.of_pose(POSE) == []
+
+
+def test_a_ball_has_none() -> None:
+    made = trimesh.creation.icosphere(3, 0.03)
+    ball = Mesh(np.asarray(made.vertices), np.asarray(made.faces, np.int64), np.zeros(len(made.faces), dtype=np.int64))
+    assert LookAlikes.of(ball, find_symmetry(ball).rotations).of_pose(POSE) == []

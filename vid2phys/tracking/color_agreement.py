@@ -61,7 +61,10 @@ class SurfaceEvidence:
     config: ColorAgreementConfig = DEFAULTS
 
     def nats(self, path: Mapping[int, Choice]) -> dict[int, Array]:
-        """Return the evidence [H, G] of each frame, by the colours that the other frames of a path show."""
+        """Return the evidence [H, G] of each frame, by the colours that the other frames of a path show.
+
+        The best element of each candidate counts for all: which one it is, the steadiness of the motion tells better.
+        """
         config, weights = self.config, self._weights(path)
         own = {i: self._shown(i, choice) * weights[i] for i, choice in path.items()}
         every = np.sum(list(own.values()), axis=0)
@@ -70,7 +73,8 @@ class SurfaceEvidence:
             others = every - own[i] if i in own else every
             learned = others[:, :3] / (others[:, 3:] + config.plain_frames)
             off = ((colors[:, self.under] - learned) ** 2).mean(axis=-1)  # [H, G, N]
-            out[i] = -config.independent * _mean(np.log1p(off / config.color_std**2))
+            nats = -config.independent * _mean(np.log1p(off / config.color_std**2))
+            out[i] = np.broadcast_to(nats.max(axis=1, keepdims=True), nats.shape)
         return out
 
     def _shown(self, i: int, choice: Choice) -> Array:

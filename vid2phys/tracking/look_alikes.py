@@ -19,8 +19,9 @@ from vid2phys.geometry import Pose
 from vid2phys.risp.shape.surface import RotatedSurface, surface_points
 from vid2phys.types import Array, Mesh
 
-_MOST_MISMATCH = 0.06  # mean distance of the moved surface from the surface, body radii
+_MOST_MISMATCH = 0.05  # mean distance of the moved surface from the surface, body radii
 _MOST = 4
+_BALL = 60  # rotations of a ball's group, under which all its orientations are one
 _SAME = np.deg2rad(20.0)
 _POINTS = 2000
 
@@ -47,7 +48,7 @@ class LookAlikes:
         tried = [axes @ np.diag(signs) @ axes.T for signs in product((1.0, -1.0), repeat=3)]
         mismatch = [surface.mismatch(each) for each in tried]
         known, kept = [np.eye(3)], list[Array]()
-        for k in np.argsort(mismatch).tolist():
+        for k in np.argsort(mismatch).tolist() if len(rotations) < _BALL else []:
             if mismatch[k] > _MOST_MISMATCH or len(kept) == _MOST:
                 break
             if all(_angle(each, tried[k], rotations) > _SAME for each in known):
