@@ -5,7 +5,8 @@ searched again. From these anchors a few hypotheses are followed to the end of t
 frame all fits are candidates, under every symmetry element of the body. A Viterbi path joins them by their evidence and
 by how steadily the body rotates. The path teaches colours and background once more. Where the ways forwards and
 backwards lead to one pose, frames are fitted again from it. The other frames are followed again, after those that are
-explained worst were searched with the new colours.
+explained worst were searched with the new colours. At last, other poses with nearly one silhouette are candidates,
+too (`look_alikes`). The path is taken on which frames agree about the colours of the surface (`color_agreement`).
 
 A hint of the user (`hinted_search`) replaces the first search: colours and background are learned along the motion that
 begins there, and each later search stays in reach of it. Then the body need not move.
