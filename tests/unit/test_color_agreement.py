@@ -73,7 +73,7 @@ def test_a_print_shows_the_right_motion(preferred_nats: float) -> None:
     path = agreeing_path(seen, LOOK_ALIKES)
     assert [h for h, _ in path.values()] == [0] * COUNT
     assert len({g for _, g in path.values()}) == 1
-    (nats,) = [seen.nats(path)[i] for i in (7,)]
+    nats = seen.nats(path)[7]
     assert (nats == nats[:, :1]).all(), "which element it is, the motion tells"
 
 

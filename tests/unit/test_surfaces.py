@@ -18,17 +18,18 @@ from vid2phys.tracking.cues.surfaces import (
     Textured,
     _averaged,
     _basis,
-    _box,
     _by_part,
     _cost,
     _median,
     _shares,
     _steps,
+    box_around,
     face_labels,
 )
 from vid2phys.types import Array, Mesh
 
 MESH = box_mesh()
+MORE_PX = DEFAULTS.margin_px + 4
 POSE = Pose(matrix_from_rotvec(np.array([[0.5, -0.4, 0.3]]))[0], np.array([0.05, -0.03, 1.0]))
 
 
@@ -75,7 +76,7 @@ def test_shares_are_means_over_finer_pixels(shift: Array) -> None:
 
 def test_shares_of_parts_sum_to_the_coverage() -> None:
     vertices = POSE.apply(MESH.vertices)
-    part, box = np.repeat(np.arange(6), 2), _box(vertices, CAMERA, DEFAULTS)
+    part, box = np.repeat(np.arange(6), 2), box_around(vertices, CAMERA, MORE_PX)
     assert box is not None
     found = _shares(vertices, MESH.faces, part, CAMERA, box, 6)
     left, top, width, height = box
@@ -88,12 +89,12 @@ def test_shares_of_parts_sum_to_the_coverage() -> None:
 
 def test_a_rectangle_holds_the_body_and_a_margin_in_the_frame() -> None:
     vertices = POSE.apply(MESH.vertices)
-    pixels, box = project(CAMERA, vertices), _box(vertices, CAMERA, DEFAULTS)
+    pixels, box = project(CAMERA, vertices), box_around(vertices, CAMERA, MORE_PX)
     assert box is not None
     left, top, width, height = box
     np.testing.assert_allclose(pixels.min(axis=0) - [left, top], 8.5, atol=0.51)  # four of margin, four more
     np.testing.assert_allclose([left + width, top + height] - pixels.max(axis=0), 8.5, atol=0.51)
-    aside = _box(vertices + np.array([0.35, 0.0, 0.0]), CAMERA, DEFAULTS)
+    aside = box_around(vertices + np.array([0.35, 0.0, 0.0]), CAMERA, MORE_PX)
     assert aside is not None
     assert aside[0] + aside[2] == CAMERA.width
     for gone in (
@@ -102,7 +103,7 @@ def test_a_rectangle_holds_the_body_and_a_margin_in_the_frame() -> None:
         np.array([0.0, 0.0, -0.97]),
         np.array([0.0, 0.0, -2.0]),
     ):
-        assert _box(vertices + gone, CAMERA, DEFAULTS) is None
+        assert box_around(vertices + gone, CAMERA, MORE_PX) is None
 
 
 def test_a_colour_times_a_tint_explains_pixels_best() -> None:

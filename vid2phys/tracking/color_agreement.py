@@ -5,8 +5,8 @@ as along the other. A print tells them apart: along the right motion each place 
 and colours are found in turns. A wrong path explains its own colours to some degree. So the search starts from several
 paths: the best one by silhouettes, and its look-alikes.
 
-Limits: a body with a plain surface says little here, so that its silhouettes decide. The colours of a body of
-revolution are known up to its turns.
+Limits: a body with a plain surface says little here, so that its silhouettes decide. Of a body of revolution,
+only the print along its axis counts.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ColorAgreementConfig:
     color_std: float = 0.1
     """Standard deviation of a place's logarithm of colour."""
     independent: float = 3.0
-    """Number of places as which those of a frame count: they err alike, and frames show the same sides."""
+    """Number of independent places that a frame counts as. Places err alike, and frames show the same sides."""
     plain_frames: float = 2.0
-    """Number of frames as which the prior counts that a place has no print."""
+    """Weight of the prior that a place has no print, as a number of frames."""
     turn_deg: float = 5.0
     """Rotation since the frame before from which on a frame counts in full, deg. Frames at rest show one thing."""
     least_weight: float = 0.05
@@ -106,11 +106,13 @@ def agreeing_path(seen: SurfaceEvidence, look_alikes: LookAlikes) -> dict[int, C
 
 def _in_agreement(seen: SurfaceEvidence, path: dict[int, Choice]) -> tuple[dict[int, Choice], dict[int, Array]]:
     """Return a path that agrees with the colours learned along it, and their evidence."""
+    nats = seen.nats(path)
     for _ in range(seen.config.rounds):
-        before, path = path, seen.candidates.path(seen.nats(path))
+        before, path = path, seen.candidates.path(nats)
         if path == before:
             break
-    return path, seen.nats(path)
+        nats = seen.nats(path)
+    return path, nats
 
 
 def _mean(values: Array) -> Array:

@@ -31,7 +31,6 @@ from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.mesh_tracker import DEFAULTS, MeshTracker, MeshTrackerConfig, shown_at
 from vid2phys.tracking.silhouette_fit import Fit, SilhouetteFitConfig
-from vid2phys.tracking.still_images import still_frames
 from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh, with_rows
@@ -110,7 +109,7 @@ def track_mesh(
     if refined is not None:
         fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
     if ground is not None:
-        still = still_frames(frames, clip.times_s, camera, mesh, fits)
+        still = tracker.still(fits)
         fits = ground.supporting(tracker.laid(fits, still, ground), still, mesh)
         good = np.array(list(fits), dtype=np.int64)
     track = _with_fits(track, good, list(fits.values()), calibration, config)

@@ -59,6 +59,7 @@ from vid2phys.tracking.look_alikes import LookAlikes
 from vid2phys.tracking.motion_blur import MotionBlur
 from vid2phys.tracking.resting import laid
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, detect
+from vid2phys.tracking.still_images import still_frames
 from vid2phys.tracking.surface_refinement import RefinedPoses, refine_by_surfaces
 from vid2phys.types import Array, Camera, Mesh
 
@@ -242,6 +243,11 @@ class MeshTracker:
                 return None
             self.foreground = Foreground.of(self.frames).learned_from(poses, self.mesh, self.camera)
         return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
+
+    def still(self, fits: Mapping[int, Fit]) -> frozenset[int]:
+        """Return the frames with a fit in which the body rests; of large frames, reduced ones tell."""
+        tracker = self.small or self
+        return still_frames(tracker.frames, self.times_s, tracker.camera, self.mesh, fits)
 
     def laid(self, fits: Mapping[int, Fit], still: Collection[int], ground: Ground) -> dict[int, Fit]:
         """Return fits by frame; a body at rest lies on one of its faces, see `resting.laid`."""
@@ -567,7 +573,7 @@ class MeshTracker:
         return self._along(candidates.path(), kept)
 
     def _agreeing(self, fits: Sequence[Sequence[Fit]]) -> list[Fit | None]:
-        """Return the same along the path on which frames agree about the colours of the surface."""
+        """Return the fits along the path on which frames agree about the colours of the surface."""
         if not len(self.look_alikes.maps):
             return self._joined(fits)
         candidates, kept = self._candidates(fits)

@@ -13,15 +13,13 @@ import numpy as np
 
 from vid2phys.engine.observe import project
 from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues.surfaces import box_around
 from vid2phys.tracking.detectors.network import Image
 from vid2phys.tracking.silhouette_fit import Fit
 from vid2phys.types import Array, Camera, Mesh
 
 _REST_S, _LEAST_S, _LEAST_FRAMES = 0.11, 0.08, 5  # to both sides of a frame at rest; least span and frames of both
-_NOISE_FACTOR, _NOISE_MORE = (
-    2.0,
-    0.8,
-)  # least change of a body that moves: a factor of the clip's noise, grey levels more
+_NOISE_FACTOR, _NOISE_MORE = 2.0, 0.8  # least change of a body that moves: a factor of the noise, and grey levels more
 _MOST_NOISE = 8.0  # largest change of a pixel that is noise, grey levels
 _WAVER = 0.2  # largest movement of fits at rest, as a share of the body's size
 _BESIDE_PX = 3  # width of what counts beside the body
@@ -42,16 +40,15 @@ def _is_still(i: int, frames: Indexed, times_s: Array, camera: Camera, mesh: Mes
     near = np.flatnonzero(np.abs(times_s - times_s[i]) < _REST_S).tolist()
     if len(near) < _LEAST_FRAMES or times_s[near[-1]] - times_s[near[0]] < _LEAST_S:
         return False
-    pixels = project(camera, fits[i].pose.apply(mesh.vertices))
-    low, high = pixels.min(axis=0), pixels.max(axis=0)
+    vertices = fits[i].pose.apply(mesh.vertices)
+    box = box_around(vertices, camera, _BESIDE_PX)
+    if box is None:
+        return False
     places = [project(camera, fits[k].pose.translation[None])[0] for k in near if k in fits]
-    if not np.ptp(places, axis=0).max() < _WAVER * float((high - low).max()):
+    if not np.ptp(places, axis=0).max() < _WAVER * float(np.ptp(project(camera, vertices), axis=0).max()):
         return False
-    left, top = np.maximum(np.floor(low).astype(int) - _BESIDE_PX, 0)
-    right, bottom = np.minimum(np.ceil(high).astype(int) + _BESIDE_PX + 1, [camera.width, camera.height])
-    if right <= left or bottom <= top:
-        return False
-    about = slice(top, bottom), slice(left, right)
+    left, top, width, height = box
+    about = slice(top, top + height), slice(left, left + width)
     return all(_is_same(frames[i], frames[k], about) for k in (near[0], near[-1]))
 
 

@@ -246,8 +246,8 @@ def fit_notes(fitted: Fitted) -> list[str]:
         )
     if _are_early(fitted):
         notes.append(
-            "all impacts of some speed are in the first frames: errors of the first poses look like impacts, and "
-            "show no restitution"
+            "all fast impacts are in the first frames: errors of the first poses look like impacts, and show no "
+            "restitution"
         )
     if fitted.is_apart:
         got = f"impulses depart from the law by {100 * fitted.slack_std:.0f} %, and parts of the motion miss each other"

@@ -23,7 +23,7 @@ from vid2phys.geometry import Pose, quat_from_matrix, rotvec_from_quat
 from vid2phys.risp.shape.surface import surface_points
 from vid2phys.risp.shape.symmetry import AXIAL_ORDER
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.surfaces import face_labels
+from vid2phys.tracking.cues.surfaces import box_around, face_labels
 from vid2phys.types import Array, Camera
 
 
@@ -99,19 +99,16 @@ class SurfacePlaces:
 
         out = np.full((len(self.normals), 3), np.nan)
         placed = pose.apply(self.vertices)
-        if not placed[:, 2].min() > 0.0:
+        box = box_around(placed, camera, 1)
+        if box is None:
             return out
-        pixels = project(camera, placed)
-        low = np.maximum(np.floor(pixels.min(axis=0)).astype(int) - 1, 0)
-        high = np.minimum(np.ceil(pixels.max(axis=0)).astype(int) + 2, [camera.width, camera.height])
-        width, height = (high - low).tolist()
-        if min(width, height) < 3:
-            return out
-        label = face_labels(pixels - low, 1.0 / placed[:, 2], self.faces, width, height, 1)
+        left, top, width, height = box
+        pixels = project(camera, placed) - np.array([left, top])
+        label = face_labels(pixels, 1.0 / placed[:, 2], self.faces, width, height, 1)
         part = np.where(label >= 0, self.part[label], -1).astype(np.float32)
         pure = (cv2.dilate(part, np.ones((3, 3))) == cv2.erode(part, np.ones((3, 3)))) & (part >= 0)
         place = self.place[label[pure]]
-        colors = np.log(light[low[1] : high[1], low[0] : high[0]][pure] + self.config.darkest)
+        colors = np.log(light[top : top + height, left : left + width][pure] + self.config.darkest)
         count = np.bincount(place, minlength=len(out))
         shown = count > 0
         if shown.sum() < self.config.least_places:

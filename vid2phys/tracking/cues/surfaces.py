@@ -69,6 +69,7 @@ class SurfacesConfig:
 
 DEFAULTS = SurfacesConfig()
 _FLAT = 0.97  # length of the sum of a flat part's normals over the sum of their lengths
+_BESIDE_PX = 4  # width of what is drawn beside the background that counts
 _LEAST_SEEN = 2  # frames in which the background has to be seen
 
 
@@ -169,7 +170,7 @@ class Textured:
         import cv2
 
         placed = pose.apply(self.vertices)
-        box = _box(placed, camera, config)
+        box = box_around(placed, camera, config.margin_px + _BESIDE_PX)
         if box is None:
             return np.zeros((0, 3)), np.zeros(0, np.int64)
         label = face_labels(
@@ -229,7 +230,7 @@ def pose_model(
         gain_only: leave out information and pull, which cost most of the time; they are empty then.
     """
     vertices = pose.apply(textured.vertices)
-    box = _box(vertices, camera, config)
+    box = box_around(vertices, camera, config.margin_px + _BESIDE_PX)
     if box is None:
         return None
     parts = int(textured.part.max()) + 1
@@ -362,13 +363,18 @@ def _basis(share: Array, areas: Array, near: NDArray[np.bool_], config: Surfaces
     return np.concatenate([share, large * u, large * v])
 
 
-def _box(vertices: Array, camera: Camera, config: SurfacesConfig) -> tuple[int, int, int, int] | None:
-    """Return left, top, width and height of the rectangle around a body, px; None beside the frame or behind it."""
+def box_around(vertices: Array, camera: Camera, more_px: int) -> tuple[int, int, int, int] | None:
+    """Return left, top, width and height of the rectangle around a body, px; None beside the frame or behind it.
+
+    vertices: [V, 3] in camera axes, m. more_px: width of what the rectangle holds beside the body.
+    """
     if not vertices[:, 2].min() > 0.0:
         return None
-    pixels, more = project(camera, vertices), config.margin_px + 4
-    left, top = np.maximum(np.floor(pixels.min(axis=0)).astype(int) - more, 0).tolist()
-    right, bottom = np.minimum(np.ceil(pixels.max(axis=0)).astype(int) + more, [camera.width, camera.height]).tolist()
+    pixels = project(camera, vertices)
+    left, top = np.maximum(np.floor(pixels.min(axis=0)).astype(int) - more_px, 0).tolist()
+    right, bottom = np.minimum(
+        np.ceil(pixels.max(axis=0)).astype(int) + more_px, [camera.width, camera.height]
+    ).tolist()
     return (left, top, right - left, bottom - top) if min(right - left, bottom - top) > 2 else None
 
 
