@@ -274,16 +274,35 @@ def test_the_worst_frame_in_which_both_ways_differ_is_searched_again() -> None:
     assert tracker._weakest(found, np.ones(7, dtype=bool)) == []
 
 
-def test_stretches_in_which_both_ways_agree_are_fitted_again() -> None:
+def test_a_path_is_fitted_again_where_it_has_a_fit() -> None:
     world = World(0.01 * np.arange(7), lost=(1,))
-    tracker = world.tracker(stretch=3)
     found: list[Fit | None] = [fit_at(0.01 * k + 0.002) for k in range(7)]
     found[4] = None
-    agreed = np.array([True, True, True, True, True, True, False])
-    again = tracker._fitted_again(found, agreed)
-    assert dict(zip(again, xs(list(again.values())), strict=True)) == {0: 0.0, 2: 0.02, 3: 0.03, 5: 0.05}
+    again = world.tracker()._fitted_again(found)
+    expected = {0: 0.0, 2: 0.02, 3: 0.03, 5: 0.05, 6: 0.06}
+    assert dict(zip(again, xs(list(again.values())), strict=True)) == expected
+
+
+def test_ways_agree_in_whole_stretches() -> None:
+    tracker, agreed = World(np.zeros(1)).tracker(stretch=3), np.arange(7) < 6
+    assert tracker._agreed_rows(agreed) == list(range(6))
     agreed[1] = False
-    assert list(tracker._fitted_again(found, agreed)) == [3, 5]
+    assert tracker._agreed_rows(agreed) == [3, 4, 5]
+
+
+def test_poses_of_the_first_path_stay_candidates() -> None:
+    """The second time, the ways lead 5 cm aside, where frames have half the evidence."""
+    world = World(0.012 * np.arange(9))
+    tracker = world.tracker()
+    vars(tracker)["begin"] = lambda: None
+    vars(tracker)["_looking_alike"] = lambda found: [[] for _ in found]
+    vars(tracker)["_agreeing"] = tracker._joined
+    vars(tracker)["_teach"] = lambda: {0: [fit_at(0.0)]}
+    vars(tracker)["_learn"] = lambda fits: None
+    followed, aside = tracker._followed, [[fit_at(x + 0.05, 50.0)] for x in world.places]
+    ways = iter([lambda *given: followed(*given), lambda *_: (aside, np.zeros(9, dtype=bool))])
+    vars(tracker)["_followed"] = lambda *given: next(ways)(*given)
+    assert xs(tracker.run()) == [round(0.012 * k, 6) for k in range(9)]
 
 
 def test_frames_where_the_path_jumps_are_fitted_from_both_sides() -> None:

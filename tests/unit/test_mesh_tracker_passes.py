@@ -46,8 +46,11 @@ class Runner(MeshTracker):
         self.fixed = list(fixed)
         return [[fit_at(0.1 * i)] for i in range(5)], self.agreed.copy()
 
-    def _fitted_again(self, found: Sequence[Fit | None], agreed: NDArray[np.bool_]) -> dict[int, Fit]:
-        return {i: fit for i, fit in enumerate(found) if fit is not None and agreed[i]}
+    def _fitted_again(self, found: Sequence[Fit | None]) -> dict[int, Fit]:
+        return {i: fit for i, fit in enumerate(found) if fit is not None}
+
+    def _agreed_rows(self, agreed: NDArray[np.bool_]) -> list[int]:
+        return [int(i) for i in np.flatnonzero(agreed)]
 
     def _joined(self, candidates: Any) -> Any:
         return [None if i == 4 else fits[0] for i, fits in enumerate(candidates)]

@@ -5,8 +5,9 @@ searched again. From these anchors a few hypotheses are followed to the end of t
 frame all fits are candidates, under every symmetry element of the body. A Viterbi path joins them by their evidence and
 by how steadily the body rotates. The path teaches colours and background once more. Where the ways forwards and
 backwards lead to one pose, frames are fitted again from it. The other frames are followed again, after those that are
-explained worst were searched with the new colours. At last, other poses with nearly one silhouette are candidates,
-too (`look_alikes`). The path is taken on which frames agree about the colours of the surface (`color_agreement`).
+explained worst were searched with the new colours. The poses of the first path stay candidates. At last, other poses
+with nearly one silhouette are candidates, too (`look_alikes`). The path is taken on which frames agree about the
+colours of the surface (`color_agreement`).
 
 A hint of the user (`hinted_search`) replaces the first search: colours and background are learned along the motion that
 begins there, and each later search stays in reach of it. Then the body need not move.
@@ -280,9 +281,10 @@ class MeshTracker:
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        fixed = self._fitted_again(found, agreed)
+        earlier = self._fitted_again(found)
+        fixed = {i: earlier[i] for i in self._agreed_rows(agreed) if i in earlier}
         candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, fixed)
-        found = self._joined(candidates)
+        found = self._joined([[*fits, earlier[i]] if i in earlier else fits for i, fits in enumerate(candidates)])
         both = zip(self._between(found), self._looking_alike(found), strict=True)
         return self._in_best_element(self._agreeing([[*between, *alike] for between, alike in both]))
 
@@ -348,11 +350,15 @@ class MeshTracker:
         differing = [rows[~agreed[rows]] for rows in self._stretches(len(found))]
         return [int(rows[np.argmin(nats[rows])]) for rows in differing if len(rows)]
 
-    def _fitted_again(self, found: Sequence[Fit | None], agreed: NDArray[np.bool_]) -> dict[int, Fit]:
-        """Return fits with the colours learned since, by frame, of stretches in which both ways agree everywhere."""
-        rows = [int(i) for rows in self._stretches(len(found)) if agreed[rows].all() for i in rows]
-        fits = in_processes(lambda i: None if (fit := found[i]) is None else self._seen(i).fitted_from(fit.pose), rows)
-        return {i: fit for i, fit in zip(rows, fits, strict=True) if fit is not None}
+    def _fitted_again(self, found: Sequence[Fit | None]) -> dict[int, Fit]:
+        """Return fits with the colours learned since, by frame."""
+        known = {i: fit for i, fit in enumerate(found) if fit is not None}
+        fits = in_processes(lambda i: self._seen(i).fitted_from(known[i].pose), list(known))
+        return {i: fit for i, fit in zip(known, fits, strict=True) if fit is not None}
+
+    def _agreed_rows(self, agreed: NDArray[np.bool_]) -> list[int]:
+        """Return the frames of stretches in which both ways agree everywhere."""
+        return [int(i) for rows in self._stretches(len(agreed)) if agreed[rows].all() for i in rows]
 
     def _teach(self) -> dict[int, list[Fit]]:
         """Learn colours and background in rounds; return the fits of the last round, by frame."""
