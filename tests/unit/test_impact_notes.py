@@ -13,7 +13,7 @@ from tests.unit.test_impact_problem import problem as problem
 from vid2phys.commands.identify.fit_impacts import _without_early, fit_notes, with_bound
 from vid2phys.notes import is_doubtful
 from vid2phys.solvers.impact_problem import ImpactProblem
-from vid2phys.solvers.impacts import _EXACT, _is_apart
+from vid2phys.solvers.impact_search import _EXACT, is_apart
 from vid2phys.types import Array, Estimate
 
 
@@ -88,7 +88,7 @@ def test_slow_impacts_after_the_first_frames_show_none_either(speed_m_s: float, 
 def test_a_motion_is_in_parts_where_it_misses_and_departs(
     miss: float, slack: float, apart: bool, problem: ImpactProblem
 ) -> None:
-    assert _is_apart(replace(problem, miss=miss * _EXACT, slack_std=slack)) == apart
+    assert is_apart(replace(problem, miss=miss * _EXACT, slack_std=slack)) == apart
 
 
 def test_a_friction_that_has_a_bound_only_has_an_interval_from_there() -> None:

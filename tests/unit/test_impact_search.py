@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,24 +14,29 @@ from tests.unit.test_impact_problem import MISS, PARAMETERS, SLACK_STD, SYSTEM, 
 from tests.unit.test_impact_problem import motion as motion
 from tests.unit.test_impact_problem import problem as problem
 from vid2phys.geometry import quat_from_rotvec
-from vid2phys.solvers import impacts, least_squares
+from vid2phys.solvers import impact_search, impacts, least_squares
 from vid2phys.solvers.frame_poses import FramePoses
 from vid2phys.solvers.impact_problem import ImpactProblem, Motion, covariance_of, descended, evidence_of, misfit_of
-from vid2phys.solvers.impacts import (
-    _between,
+from vid2phys.solvers.impact_search import (
     _candidates,
     _different,
     _exact,
     _kinks,
-    _least_friction,
-    _least_of_all,
     _node_frames,
-    _of_poses,
+    _rejoined,
     _robust,
-    _sharpened,
+    _searched,
+    _searched_anew,
     _starts,
     _tightened,
     _with_nearest,
+)
+from vid2phys.solvers.impacts import (
+    _between,
+    _least_friction,
+    _least_of_all,
+    _of_poses,
+    _sharpened,
     concluded,
 )
 from vid2phys.solvers.impulses import impulses_of
@@ -130,6 +136,74 @@ def end(evidence: float, *theta: float) -> Any:
 def test_ends_that_are_alike_count_once() -> None:
     ends = [end(3.0, 0.0, 1.0), end(2.0, 0.02, 1.02), end(1.0, 0.04, 1.0), end(0.0, 0.0, 1.05)]
     assert _different(ends) == [ends[0], ends[2], ends[3]]
+
+
+def test_the_search_begins_anew_at_a_best_motion_in_parts(
+    problem: ImpactProblem, motion: Motion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search has the evidences of one list; a motion with 9 nats joins."""
+    weights, exact = np.ones(len(problem.poses.rows)), MISS
+    begun = list[tuple[int, Any]]()
+
+    def run(*searches: Sequence[float]) -> list[float]:
+        rest = iter(searches)
+        begun.clear()
+
+        def searched(whole: Any, starts: Sequence[Motion], of_poses: Array, of_nodes: Array) -> list[Any]:
+            begun.append((len(starts), of_poses))
+            return [(nats, replace(whole, slack_std=nats), motion, nats * weights) for nats in next(rest)]
+
+        monkeypatch.setattr(impact_search, "_searched", searched)
+        monkeypatch.setattr(impact_search, "is_apart", lambda problem: problem.slack_std < 9.0)
+        return [end[0] for end in _searched_anew(problem, [motion], weights, exact, lambda share: None)]
+
+    assert run([5.0, 9.0]) == [5.0, 9.0]
+    assert [count for count, _ in begun] == [1]
+    assert run([5.0, 6.0], [4.0, 7.0]) == [5.0, 6.0, 4.0, 7.0]
+    assert [count for count, _ in begun] == [1, 9], "all combinations of friction and restitution"
+    np.testing.assert_array_equal(begun[1][1], 6.0 * weights)
+
+
+@pytest.mark.parametrize(
+    ("nats", "rounds"), [([5.0, 7.0, 9.0, 9.5], 4), ([5.0, 7.0, 9.0, 11.0, 13.0], 5), ([5.0, 5.5], 2)]
+)
+def test_starts_begin_anew_at_the_best_motion_while_they_gain(
+    problem: ImpactProblem, motion: Motion, monkeypatch: pytest.MonkeyPatch, nats: list[float], rounds: int
+) -> None:
+    """The best start of each round has its evidence in `nats`; weights of poses count the rounds. Two ends go on."""
+    weights, seen = np.ones(len(problem.poses.rows)), list[int]()
+
+    def tightened(whole: Any, begun: Motion, of_poses: Array, exact: Array, strictness: Any) -> Any:
+        if strictness != impact_search._ROUGH:
+            return 100.0 + of_poses[0], replace(whole, slack_std=0.1), begun, of_poses
+        seen.append(int(of_poses[0]))
+        return nats[seen[-1]] - 0.1 * np.abs(begun.theta).sum(), whole, begun, of_poses + 1.0
+
+    monkeypatch.setattr(impact_search, "_tightened", tightened)
+    monkeypatch.setattr(impact_search, "_rejoined", lambda end, exact: end)
+    found = _searched(problem, [replace(motion, theta=np.zeros(4))], 0.0 * weights, MISS)
+    assert sorted(set(seen)) == list(range(rounds))
+    assert len(found) == 2
+    assert found[0][0] == 100.0 + rounds
+
+
+def test_of_descents_from_a_part_the_best_goes_on(
+    problem: ImpactProblem, motion: Motion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All begin at one strictness; the evidence is that of the start and of the last miss."""
+    weights, tried = np.ones(len(problem.poses.rows)), list[tuple[float, list[float]]]()
+
+    def tightened(whole: Any, begun: Motion, of_poses: Array, exact: Array, strictness: Any) -> Any:
+        tried.append((float(begun.theta[0]), [miss for miss, _ in strictness]))
+        return float(begun.theta[0]) - strictness[-1][0], whole, begun, of_poses
+
+    monkeypatch.setattr(impact_search, "_tightened", tightened)
+    monkeypatch.setattr(impact_search, "rejoined", lambda end, exact, slack, descents: descents(starts))
+    starts = [replace(motion, theta=np.full(4, nats)) for nats in (3.0, 5.0, 4.0)]
+    found = _rejoined((0.0, problem, motion, weights), MISS)
+    assert sorted(tried[:3]) == [(3.0, [10.0]), (4.0, [10.0]), (5.0, [10.0])]
+    assert tried[3:] == [(5.0, [3.0, 1.0]), (5.0, [1.0, 1.0])]
+    assert found[0] == 4.0
 
 
 def test_the_spread_of_ends_counts_ten_nats_as_one() -> None:

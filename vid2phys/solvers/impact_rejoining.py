@@ -19,7 +19,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vid2phys.engine.parallel import side_by_side
 from vid2phys.errors import SimulationError
 from vid2phys.solvers.impact_problem import AXES, SIZE, ImpactProblem, Motion, covariance_of, descended, factor_of
 from vid2phys.solvers.least_squares import STUDENT_DOF
@@ -40,14 +39,14 @@ _WIDTHS, _STEPS = (0.3, 1.0, 2.0), (0.1, 0.3, 1.0)  # of the first draws, and of
 _STARTS, _APART = 3, 3.0  # of descents, and deviations from one to another
 
 
-def rejoined(end: End, exact: Array, slack_std: float, tightened: Callable[[Motion], End]) -> End:
+def rejoined(end: End, exact: Array, slack_std: float, descents: Callable[[list[Motion]], End]) -> End:
     """Return the end of a fit after a search of the parts that miss the next node.
 
     Args:
         end: the fit.
         exact: standard deviations [12] by which a right motion misses its nodes.
         slack_std: the standard deviation of a right motion's slack.
-        tightened: descends from a motion to the end of a fit.
+        descents: returns the best end of descents from some motions.
     """
     rng, tried = np.random.default_rng(0), set[int]()
     for _ in range(_PARTS):
@@ -59,7 +58,7 @@ def rejoined(end: End, exact: Array, slack_std: float, tightened: Callable[[Moti
         part = int(scores.argmax())
         without = _cut(replace(problem, lower=factor_of(problem.poses, weights)), motion, part, exact, slack_std)
         starts = _Part(without, descended(without, motion).point, part).starts(exact, rng)
-        found = max(side_by_side(tightened, starts), key=lambda each: each[0], default=end)
+        found = descents(starts) if starts else end
         if found[0] > end[0] + _GAIN:
             end, tried = found, set()
         else:
