@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -14,7 +15,7 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.risp.networks.mesh_shape import shape_of
-from vid2phys.tracking import frame_size
+from vid2phys.tracking import frame_size, mesh_tracker
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.foreground import Foreground
@@ -25,7 +26,7 @@ from vid2phys.tracking.hinted_search import HintedRow
 from vid2phys.tracking.mesh_track import track_mesh
 from vid2phys.tracking.mesh_tracker import MeshTracker
 from vid2phys.tracking.silhouette_fit import Fit
-from vid2phys.types import Camera, Clip
+from vid2phys.types import Array, Camera, Clip, Mesh
 
 MESH = box_mesh()
 SHAPE = shape_of(MESH, "rigid_contact")
@@ -134,6 +135,22 @@ def test_a_reduced_tracker_has_its_own_hint_and_memory() -> None:
     small.known[0] = Pose(np.eye(3), np.ones(3))
     assert tracker.known == {}
     assert tracker.hinted.hint is hint
+
+
+def test_rests_of_large_frames_are_found_in_reduced_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    clip = Clip(ArrayFrames(np.zeros((2, LARGE.height, LARGE.width, 3), np.uint8)), np.arange(2.0), *LARGE.K[:2, 2] * 0)
+    seen = list[Any]()
+
+    def still(frames: FrameStore, times_s: Array, camera: Camera, mesh: Mesh, fits: Any) -> frozenset[int]:
+        seen.append((frames[0].shape[1], camera.width))
+        return frozenset({1})
+
+    monkeypatch.setattr(mesh_tracker, "still_frames", still)
+    tracker = MeshTracker(FrameStore(clip.frames, LARGE.width, LARGE.height), clip.times_s, LARGE, MESH, SHAPE)
+    assert tracker.still({}) == {1}
+    tracker.small = tracker.reduced(2)
+    assert tracker.still({}) == {1}
+    assert seen == [(LARGE.width, LARGE.width), (CAMERA.width, CAMERA.width)]
 
 
 def test_fits_are_refined_in_the_frames_themselves(filmed: tuple[Clip, Pose]) -> None:
