@@ -16,7 +16,15 @@ from tests.unit.test_impact_problem import problem as problem
 from vid2phys.geometry import quat_from_rotvec
 from vid2phys.solvers import impact_search, impacts, least_squares
 from vid2phys.solvers.frame_poses import FramePoses
-from vid2phys.solvers.impact_problem import ImpactProblem, Motion, covariance_of, descended, evidence_of, misfit_of
+from vid2phys.solvers.impact_problem import (
+    ImpactProblem,
+    Motion,
+    covariance_of,
+    descended,
+    evidence_of,
+    factor_of,
+    misfit_of,
+)
 from vid2phys.solvers.impact_search import (
     _candidates,
     _different,
@@ -35,6 +43,7 @@ from vid2phys.solvers.impacts import (
     _between,
     _least_friction,
     _least_of_all,
+    _noise_of,
     _of_poses,
     _sharpened,
     concluded,
@@ -249,7 +258,8 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     weights, between = np.ones(len(problem.poses.rows)), np.diag([0.0, 0.01, 0.0, 0.0])
     found = concluded(problem, minimum, weights, between)
     _, normal, _, states, slopes = problem.equations(minimum.point)
-    normal = _sharpened(normal, *_of_poses(problem, minimum.point, slopes))
+    off, of_poses = _of_poses(problem, minimum.point, slopes)
+    normal = _sharpened(normal, of_poses, _noise_of(normal, off, of_poses))
     misfit = misfit_of(problem, minimum.point)
     whole = covariance_of(normal) * max(1.0, misfit**2)
     np.testing.assert_allclose(found.covariance, whole[24:28, 24:28] + between)
@@ -268,6 +278,39 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     loose = concluded(problem, minimum, weights, np.diag([1.01, 0.14**2 - whole[25, 25], 100.0, 100.0]))
     assert loose.unknown == ("mu",), "of the law of contact alone"
     assert loose.least_friction == 0.07
+
+
+def test_the_width_of_intervals_is_split(problem: ImpactProblem, motion: Motion) -> None:
+    """The part of the law is that of slack and joins alone."""
+    poses = problem.poses
+    basis = np.zeros((len(poses.rows), 6, 1))
+    basis[:, 0] = 2e-3
+    poses = replace(poses, basis=basis, times_s=np.array([0.2]), clock_s=np.arange(len(poses.rows)) / 60.0)
+    weights = np.linspace(0.3, 1.0, len(poses.rows))
+
+    def prior(theta: Array) -> tuple[Array, Array]:
+        return theta / 2.0, np.full(len(theta), 0.25)
+
+    whole = replace(problem, poses=poses, lower=factor_of(poses, weights), prior=prior)
+    minimum = minimize(whole, motion, Settings(iterations=15))
+    found = concluded(whole, minimum, weights, np.diag([0.0, 0.01, 0.0, 0.0]))
+    np.testing.assert_allclose(sum(found.parts.values()), np.diagonal(found.covariance), rtol=1e-9)
+    np.testing.assert_allclose(found.parts["other_minima"], [0.0, 0.01, 0.0, 0.0])
+    _, normal, _, _, slopes = whole.equations(minimum.point)
+    off, of_poses = _of_poses(whole, minimum.point, slopes)
+    noise = _noise_of(normal, off, of_poses)
+    covariance = covariance_of(_sharpened(normal, of_poses, noise))
+    of_theta = covariance[24:28]
+    of_law = normal.information - of_poses.T @ of_poses + 1e-2 * np.eye(len(covariance))
+    of_law[24:28, 24:28] -= 0.25 * np.eye(4)
+    np.testing.assert_allclose(found.parts["prior"], 0.25 * (of_theta[:, 24:28] ** 2).sum(axis=1))
+    expected = np.einsum("pu,uv,pv->p", of_theta, of_law, of_theta)
+    np.testing.assert_allclose(found.parts["law_of_impact"], expected, rtol=1e-4)
+    assert (found.parts["frame_noise"] > 0.0).all()
+    assert (found.parts["shared_error"] > 0.0).all()
+    np.testing.assert_allclose(
+        found.parts["misfit"], (max(1.0, found.misfit**2) - 1.0) * np.diagonal(covariance)[24:28]
+    )
 
 
 @pytest.mark.parametrize("least", [0.149, 0.075, 0.197, 0.0])
@@ -333,7 +376,7 @@ def test_errors_of_poses_are_those_of_the_residuals(
     noise = np.sqrt((residuals**2).sum() / (len(residuals) - hat))
     assert expected is not None or 0.5 < noise < 1.0
     scaled = replace(moved, lower=moved.lower * (expected or noise)).equations(minimum)[1].information
-    found = _sharpened(normal, residuals, of_poses).information
+    found = _sharpened(normal, of_poses, _noise_of(normal, residuals, of_poses)).information
     np.testing.assert_allclose(found, scaled, rtol=1e-9, atol=1e-9 * np.abs(scaled).max())
 
 

@@ -27,6 +27,8 @@ _PARTS = {
     "prior": "priors",
     "misfit": "what the model leaves unexplained",
     "model_error": "difference between two models of the body",
+    "law_of_impact": "departures from the law of impact",
+    "other_minima": "other motions that explain the clip",
 }
 _SMALL_PART = 0.02  # of a variance: smaller parts are not named
 _MOST_POINTS = 4000  # of a curve: trajectory.csv and actions.csv have all

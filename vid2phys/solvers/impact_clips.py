@@ -86,4 +86,5 @@ def _at(fit: Fitted, joint: Joint) -> Fitted:
         covariance=covariance,
         minimum=replace(again.minimum, point=replace(again.minimum.point, theta=theta)),
         unknown=tuple(name for name in fit.unknown if name not in joint.names),
+        parts={},
     )

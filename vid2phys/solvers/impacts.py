@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from vid2phys.engine.parallel import one_thread
 from vid2phys.solvers import least_squares
@@ -35,6 +36,7 @@ from vid2phys.solvers.impact_problem import (
 from vid2phys.solvers.impact_rejoining import End
 from vid2phys.solvers.impact_search import evidence, is_apart, search
 from vid2phys.solvers.impulses import impulses_of
+from vid2phys.solvers.interval_parts import LAW_OF_IMPACT, MISFIT, OTHER_MINIMA, PRIOR, of_measurements
 from vid2phys.solvers.intervals import between_ends
 from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings
 from vid2phys.types import Array, Parameters
@@ -58,7 +60,8 @@ class Fitted:
     problem: whose minimum it is. states: [F, 13]. contacts: [1, F - 1]. covariance: [P, P] of theta. unknown: which of
     theta the clip does not determine. state_covariance: [F, 12, 12]. impulses, impulse_stds: [F - 1, 2] m/s, along the
     normal and along the plane. weights: [G] of the poses. misfit: of the poses, root mean square in standard
-    deviations. least_friction: the least mu that explains the clip (95 %), where it only has such a bound.
+    deviations. least_friction: the least mu that explains the clip (95 %), where it only has such a bound. parts: what
+    the diagonal of the covariance is made of, [P] each (`interval_parts`).
     """
 
     problem: ImpactProblem
@@ -74,6 +77,7 @@ class Fitted:
     misfit: float
     unknown: tuple[str, ...]
     least_friction: float | None
+    parts: dict[str, Array]
 
     @property
     def slack_std(self) -> float:
@@ -136,10 +140,17 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     motion, names = minimum.point, whole.parameters.free_names
     _, normal, _, states, slopes = whole.equations(motion)
     misfit = misfit_of(whole, motion)
-    covariance = covariance_of(_sharpened(normal, *_of_poses(whole, motion, slopes))) * max(1.0, misfit**2)
+    off, of_poses = _of_poses(whole, motion, slopes)
+    noise = _noise_of(normal, off, of_poses)
+    linear = covariance_of(_sharpened(normal, of_poses, noise))
+    covariance = linear * max(1.0, misfit**2)
     of_states = slopes @ covariance @ np.swapaxes(slopes, 1, 2)
     own = slice(SIZE * len(motion.nodes), SIZE * len(motion.nodes) + len(names))
     of_theta = covariance[own, own] + between
+    parts = _parts(whole, motion, linear, own, of_poses, noise, weights) | {
+        MISFIT: np.diagonal(covariance - linear)[own],
+        OTHER_MINIMA: np.diagonal(between * np.eye(len(names))),
+    }
     stds = np.sqrt(np.diagonal(of_theta))
     contacts, parameters = whole.rolled(motion)[2], whole.parameters.fitted_at(motion.theta)
     unknown = [name for name, std in zip(names, stds, strict=True) if std > _UNKNOWN.get(name, np.inf)]
@@ -152,7 +163,7 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
     given = parameters, states, contacts, of_theta, of_states, *of_impulses
     least = _least_friction(whole, minimum) if bounded else None
-    return Fitted(whole, *given, weights, minimum, misfit, tuple(unknown), least)
+    return Fitted(whole, *given, weights, minimum, misfit, tuple(unknown), least, parts)
 
 
 def _of_poses(whole: ImpactProblem, motion: Motion, slopes: Array) -> tuple[Array, Array]:
@@ -161,15 +172,36 @@ def _of_poses(whole: ImpactProblem, motion: Motion, slopes: Array) -> tuple[Arra
     return off, whole.white(slopes[whole.poses.rows, :6].reshape(len(off), -1))
 
 
-def _sharpened(normal: NormalEquations, off: Array, slopes: Array) -> NormalEquations:
-    """Return the equations with the stated errors of the poses scaled to their residuals per degree of freedom.
+def _noise_of(normal: NormalEquations, off: Array, slopes: Array) -> float:
+    """Return the size of the residuals of the poses per degree of freedom, in stated deviations.
 
     A tracker states errors that serve all clips. A motion through impacts has too few unknowns to follow errors of
     poses. So the residuals show how large the errors of this clip are. off: [R] of the poses. slopes: [R, U].
     """
     used = float(((slopes @ covariance_of(normal)) * slopes).sum())
-    noise = np.clip(np.sqrt(off @ off / max(len(off) - used, 1.0)), _LEAST_NOISE, 1.0)
+    return float(np.clip(np.sqrt(off @ off / max(len(off) - used, 1.0)), _LEAST_NOISE, 1.0))
+
+
+def _sharpened(normal: NormalEquations, slopes: Array, noise: float) -> NormalEquations:
+    """Return the equations with the stated errors of the poses scaled by their noise. slopes: [R, U], white."""
     return replace(normal, information=normal.information + (noise**-2.0 - 1.0) * slopes.T @ slopes)
+
+
+def _parts(
+    whole: ImpactProblem, motion: Motion, covariance: Array, own: slice, slopes: Array, noise: float, weights: Array
+) -> dict[str, Array]:
+    """Return what the variances of theta are made of, [P] each, by the linear model.
+
+    What neither the poses nor priors of theta explain comes from the law of impact: slack, and joins of nodes.
+    covariance: [U, U]. own: of theta among the unknowns. slopes: [R, U] of the poses, white. weights: [G] of the poses.
+    """
+    of_theta, count = covariance[own], len(whole.poses.rows)
+    gain = solve_triangular(whole.lower, slopes @ of_theta.T, lower=True, trans="T").T / noise**2
+    poses = replace(whole.poses, covariance=whole.poses.covariance / weights[:, None, None])
+    found = {name: noise**2 * part for name, part in of_measurements(poses, gain.reshape(len(gain), count, 6)).items()}
+    found[PRIOR] = of_theta[:, own] ** 2 @ whole.prior(motion.theta)[1]
+    found[LAW_OF_IMPACT] = np.diagonal(covariance)[own] - np.sum(list(found.values()), axis=0)
+    return found
 
 
 def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:

@@ -13,6 +13,7 @@ Limits: parts are those of the linear model at the optimum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +29,13 @@ from vid2phys.solvers.smoothing_model import (
 )
 from vid2phys.types import Array
 
+if TYPE_CHECKING:
+    from vid2phys.solvers.frame_poses import FramePoses
+
 FRAME_NOISE, SHARED_ERROR, CORRELATION = "frame_noise", "shared_error", "correlation"
 UNKNOWN_FORCES, PRIOR = "unknown_forces", "prior"
 MISFIT, MODEL_ERROR = "misfit", "model_error"  # by which a fit widens its covariance as a whole
+LAW_OF_IMPACT, OTHER_MINIMA = "law_of_impact", "other_minima"  # of fits of impacts
 OF_CHAIN = (FRAME_NOISE, SHARED_ERROR, CORRELATION, UNKNOWN_FORCES, PRIOR)
 
 
@@ -63,7 +68,7 @@ def of_chain(
     }
 
 
-def of_measurements(errors: Errors, gain: Array) -> dict[str, Array]:
+def of_measurements(errors: Errors | FramePoses, gain: Array) -> dict[str, Array]:
     """Return the variances [Q] of estimates that move by gain [Q, F, N] times the measurements of a clip."""
     of_shared = np.einsum("qfi,fir->qfr", gain, errors.basis)
     apart = np.abs(errors.clock_s[:, None] - errors.clock_s[None, :])

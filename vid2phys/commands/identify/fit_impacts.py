@@ -184,7 +184,7 @@ def impacts_solution(smoothed: Solution, fitted: Fitted) -> Solution:
         parameters=fitted.parameters,
         theta_names=fitted.parameters.free_names,
         theta_covariance=fitted.covariance,
-        theta_parts={},
+        theta_parts=fitted.parts,
         theta_quantiles=None,
         null_directions=fitted.null_directions,
         iterations=fitted.minimum.iterations,
