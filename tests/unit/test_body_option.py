@@ -178,6 +178,12 @@ def test_the_system_follows_from_the_body_unless_told() -> None:
     assert with_system(replace(ball, system="quadrotor")).system == "quadrotor"
 
 
+def test_the_ground_is_fitted_as_its_height_and_tilts() -> None:
+    ball = IdentifyConfig(clip=Path("a.mp4"), camera=Path("c.yaml"), body="ball:d=66mm", fit=("mu", "ground"))
+    assert with_system(ball).fit == ("mu", "ground_height", "ground_tilt_x", "ground_tilt_y")
+    assert with_system(replace(ball, system="quadrotor")).fit == ball.fit
+
+
 def test_the_system_of_a_mesh_follows_from_actions_parameters_and_model(tmp_path: Path) -> None:
     box = tmp_path / "box.obj"
     trimesh.creation.box((0.1, 0.07, 0.045)).export(box)

@@ -14,7 +14,7 @@ from tests.bending_bar import AREA, DECAY, DENSITY, GRAVITY, INERTIA, PLACE_M, R
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.default_system import with_system
 from vid2phys.commands.identify.inputs import read_inputs
-from vid2phys.commands.identify.soft_bodies import mesh_to_fit
+from vid2phys.commands.identify.soft_bodies import mesh_to_fit, model_errors
 from vid2phys.engine.bent_shapes import rotated_shapes
 from vid2phys.engine.movable.clamped import ClampedBody, reduced_body
 from vid2phys.engine.rollout import simulate
@@ -230,3 +230,11 @@ def test_sampled_motions_are_vibrations_of_which_the_slowest_takes_a_second() ->
             assert 0.0 < np.abs(motion[:, mode]).max() <= 0.5 * limits[mode]
     many = np.stack([body.sample_motion(np.random.default_rng(seed), times_s[::60]) for seed in range(300)])
     np.testing.assert_allclose(np.sqrt(np.mean(many**2, axis=(0, 1))), 0.5 * limits / np.sqrt(6.0), rtol=0.1)
+
+
+def test_a_corrected_modulus_errs_as_the_mesh_does() -> None:
+    """Damping, and what the full mesh could not correct, errs by as much as it moved, too."""
+    moved = {"young_modulus": 0.004, "damping": 0.003}
+    assert model_errors(moved, 0.004, is_corrected=True) == pytest.approx({"young_modulus": 0.004, "damping": 0.005})
+    uncorrected = model_errors(moved, 0.003, is_corrected=False)
+    assert uncorrected == pytest.approx({"young_modulus": 0.005, "damping": 0.003 * np.sqrt(2.0)})

@@ -14,7 +14,7 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
 from vid2phys.io.video import read_clip
-from vid2phys.report.html import _ranges, widths, write_report
+from vid2phys.report.html import _impact_rows, _ranges, widths, write_report
 from vid2phys.report.mesh_lines import Projected, Window, mesh_lines, project_vertices
 from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
 from vid2phys.types import Estimate, Mesh
@@ -177,9 +177,17 @@ def test_ranges() -> None:
 
 
 def test_widths_name_the_parts_of_an_interval() -> None:
-    parts = {"frame_noise": 0.3, "correlation": -0.1, "unknown_forces": 0.79, "prior": 0.01}
+    parts = {"frame_noise": 0.3, "shared_error": 0.15, "correlation": -0.1, "unknown_forces": 0.64, "prior": 0.01}
     mass = Estimate("mass", "kg", 1.0, (0.9, 1.1), True, parts=parts)
     given = Estimate("drag", "N s/m", 0.0, (0.0, 0.0), True, source="given")
     assert widths([mass, given]) == [
-        "mass: 79 % unknown forces, 30 % noise of single frames, -10 % that these last from frame to frame"
+        "mass: 64 % unknown forces, 30 % noise of single frames, 5 % errors that last from frame to frame. Narrower by "
+        "recorded actions."
     ]
+
+
+def test_impacts_are_rows_with_bounds() -> None:
+    hit = {"time_s": 0.18, "approach_m_s": 2.0, "count": 2}
+    impulses = {"normal_impulse_m_s": 3.0, "normal_impulse_std_m_s": 0.1}
+    impulses |= {"friction_impulse_m_s": 1.0, "friction_impulse_std_m_s": 0.05}
+    assert _impact_rows([hit | impulses]) == [("0.180", "2.00", "3.000 ± 0.196", "1.000 ± 0.098", "2")]

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vid2phys.notes import Severity, severity_of
 
@@ -45,6 +45,9 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
         if "camera" in one.diagnostics:
             print(f"{clip}camera: {one.diagnostics['camera']}")
         print(f"{clip}frames: {frames - lost} of {frames} tracked")
+        if impacts := cast("list[dict[str, float]]", one.diagnostics.get("impacts")):
+            times = ", ".join(f"{hit['time_s']:.3f}" for hit in impacts)
+            _print_wrapped(f"{clip}impacts at {times} s")
         _print_notes(one.diagnostics.get("notes"), clip)
     for name in ("overlay.mp4", "report.html", "result.json"):
         if (folder / name).exists():
@@ -55,8 +58,11 @@ def _print_notes(notes: object, prefix: str = "") -> None:
     """Print each note on lines of its own, named by its severity."""
     for note_ in notes if isinstance(notes, list) else []:
         label = severity_of(note_).name.lower() if severity_of(note_) is not Severity.INFORMATION else "note"
-        text = f"{prefix}{label}: {note_}"
-        print(textwrap.fill(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
+        _print_wrapped(f"{prefix}{label}: {note_}")
+
+
+def _print_wrapped(text: str) -> None:
+    print(textwrap.fill(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def print_batch(outcomes: tuple[Outcome, ...], folder: Path, *, as_json: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,16 +20,16 @@ from vid2phys.types import Camera, Estimate, Result
 
 _EMBEDDED_VIDEO_BYTES = 8_000_000
 _PARTS = {
-    "frame_noise": "noise of single frames",
-    "shared_error": "errors that a whole frame shares",
-    "correlation": "that these last from frame to frame",
-    "unknown_forces": "unknown forces",
-    "prior": "priors",
-    "misfit": "what the model leaves unexplained",
-    "model_error": "difference between two models of the body",
-    "law_of_impact": "departures from the law of impact",
-    "other_minima": "other motions that explain the clip",
+    "frame_noise": ("noise of single frames", "more frames, or a closer view"),
+    "shared_error": ("errors that last from frame to frame", "a calibrated camera, a truer mesh, or a closer view"),
+    "unknown_forces": ("unknown forces", "recorded actions"),
+    "prior": ("priors", "a measured value (--set) or a narrower --prior"),
+    "misfit": ("what the model leaves unexplained", "what the notes say"),
+    "model_error": ("difference between two models of the body", "a finer mesh"),
+    "law_of_impact": ("departures from the law of impact", "several throws in one run"),
+    "other_minima": ("other motions that explain the clip", "more frames a second"),
 }
+"""Name of each part of a variance, and what makes it smaller."""
 _SMALL_PART = 0.02  # of a variance: smaller parts are not named
 _MOST_POINTS = 4000  # of a curve: trajectory.csv and actions.csv have all
 
@@ -79,6 +79,7 @@ def write_report(
         result=result,
         rows=[_row(estimate) for estimate in result.parameters],
         widths=widths(result.parameters),
+        impacts=_impact_rows(impacts or ()),
         frames=len(result.trajectory.times_s),
         lost=_ranges(lost.tolist()),
         lost_count=len(lost),
@@ -155,14 +156,36 @@ def _row(estimate: Estimate) -> Row:
 
 
 def widths(parameters: Sequence[Estimate]) -> list[str]:
-    """Return a line for each interval on what its variance comes from, the largest part first."""
+    """Return a line for each interval on what its variance comes from, the largest part first, and what would help.
+
+    What errors that a frame shares add by lasting is named with them: it may be below zero.
+    """
     lines = []
     for estimate in parameters:
-        parts = sorted(estimate.parts.items(), key=lambda part: -abs(part[1]))
-        named = [f"{_text(round(100.0 * share))} % {_PARTS[name]}" for name, share in parts if abs(share) > _SMALL_PART]
-        if named:
-            lines.append(f"{estimate.name}: {', '.join(named)}")
+        parts = dict(estimate.parts)
+        if "correlation" in parts:
+            parts["shared_error"] = parts.get("shared_error", 0.0) + parts.pop("correlation")
+        ranked = [part for part in sorted(parts.items(), key=lambda part: -part[1]) if part[1] > _SMALL_PART]
+        if ranked:
+            named = ", ".join(f"{_text(round(100.0 * share))} % {_PARTS[name][0]}" for name, share in ranked)
+            lines.append(f"{estimate.name}: {named}. Narrower by {_PARTS[ranked[0][0]][1]}.")
     return lines
+
+
+def _impact_rows(impacts: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]]:
+    """Return the impacts that `result.json` lists as cells: time, approach, both impulses with 95 % bounds, count."""
+    return [
+        (
+            f"{each['time_s']:.3f}",
+            f"{each['approach_m_s']:.2f}",
+            *(
+                f"{each[f'{name}_impulse_m_s']:.3f} ± {1.96 * each[f'{name}_impulse_std_m_s']:.3f}"
+                for name in ("normal", "friction")
+            ),
+            str(each["count"]),
+        )
+        for each in impacts
+    ]
 
 
 def _ranges(indices: list[int]) -> str:

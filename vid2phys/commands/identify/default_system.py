@@ -27,7 +27,15 @@ def with_system(config: IdentifyConfig) -> IdentifyConfig:
     body = config.body
     if config.robot is not None or (config.volume is not None and Path(config.volume).exists()):
         body = str(Path(str(config.body)).resolve())
-    return replace(config, body=body, fit=config.fit or usually_fitted(config.system))
+    return replace(config, body=body, fit=_without_groups(config.fit or usually_fitted(config.system), config.system))
+
+
+def _without_groups(fit: tuple[str, ...], system: str) -> tuple[str, ...]:
+    """Return what is fitted, with `ground` replaced by its parameters; robots have groups of their own."""
+    from vid2phys.engine.systems.rigid_contact import OF_GROUND, RigidContact
+
+    groups = {"ground": OF_GROUND} if system == RigidContact.name else {}
+    return tuple(dict.fromkeys(one for name in fit for one in groups.get(name, (name,))))
 
 
 def _system(config: IdentifyConfig) -> str:

@@ -10,7 +10,7 @@ Limits: nothing but gravity drives the body, and its clamps are static.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -155,7 +155,7 @@ def checked(
     from vid2phys.solvers.full_model import corrected
 
     found = corrected(problems, body, solutions, lambda number: progress(f"simulating the full mesh, round {number}"))
-    errors = {name: float(np.hypot(share, body.system.mesh.std)) for name, share in found.moved.items()}
+    errors = model_errors(found.moved, body.system.mesh.std, is_corrected=not found.notes)
     found = replace(found, solutions=[_with_model_errors(one, errors) for one in found.solutions])
     if found.notes:
         return found.solutions, list(found.notes)
@@ -163,12 +163,19 @@ def checked(
     return found.solutions, [f"the full mesh of {len(body.system.full.rest_m)} nodes moved {moved or 'nothing'}"]
 
 
-def _with_model_errors(found: ConfigurationSolution, errors: dict[str, float]) -> ConfigurationSolution:
-    """Return a fit whose E and damping, as logarithms, may be off by `errors` beside what the clip leaves open.
+def model_errors(moved: Mapping[str, float], of_mesh: float, *, is_corrected: bool) -> dict[str, float]:
+    """Return the standard deviations of the models' errors of fitted parameters, as shares.
 
-    Two models of one body differ by what each of them leaves out: by how much the full mesh moved a value is one
-    standard deviation.
+    Finer meshes may change all of them by `of_mesh`. Two models of one body differ by what each of them leaves out: by
+    how much the full mesh moved a value is one standard deviation, too. Of E it is not, where the full mesh corrected
+    the fit: the frequency is then that of the full mesh.
     """
+    kept = {name: 0.0 if is_corrected and name == "young_modulus" else share for name, share in moved.items()}
+    return {name: float(np.hypot(share, of_mesh)) for name, share in kept.items()}
+
+
+def _with_model_errors(found: ConfigurationSolution, errors: dict[str, float]) -> ConfigurationSolution:
+    """Return a fit whose E and damping, as logarithms, may be off by `errors` beside what the clip leaves open."""
     from vid2phys.solvers.interval_parts import MODEL_ERROR
 
     names = found.parameters.free_names
