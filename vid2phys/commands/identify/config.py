@@ -83,7 +83,7 @@ class FitOptions(Options):
     """What is fitted and how."""
 
     fit: tuple[str, ...] = ()
-    """Parameters to fit, comma-separated: mass,drag ..., scale, camera, readout."""
+    """Parameters to fit, comma-separated: mass,drag ...; of a throw mu,restitution,ground; scale, camera, readout."""
     priors: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_PRIOR)
     """Prior of a fitted parameter, name=MEAN+-STD in SI; repeatable."""
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_BOUNDS)
