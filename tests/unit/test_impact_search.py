@@ -168,9 +168,11 @@ def test_the_search_begins_anew_at_a_best_motion_in_parts(
 
     assert run([5.0, 9.0]) == [5.0, 9.0]
     assert [count for count, _ in begun] == [1]
-    assert run([5.0, 6.0], [4.0, 7.0]) == [5.0, 6.0, 4.0, 7.0]
-    assert [count for count, _ in begun] == [1, 9], "all combinations of friction and restitution"
+    assert run([5.0, 6.0], [4.0, 7.0], [8.0]) == [5.0, 6.0, 4.0, 7.0, 8.0], "three searches are all"
+    assert [count for count, _ in begun] == [1, 9, 9], "all combinations of friction and restitution"
     np.testing.assert_array_equal(begun[1][1], 6.0 * weights)
+    np.testing.assert_array_equal(begun[2][1], 7.0 * weights)
+    assert run([5.0], [4.0]) == [5.0, 4.0], "nothing is gained"
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ _FARTHEST, _NEAREST = 8, 4  # frames from one node to the next
 _WORSE = 100.0  # nats below the best evidence at which the laws hold too strictly
 _REFINED = 2  # starts that go on
 _AGAIN, _GAIN = 4, 1.0  # times that starts begin at the best motion, and nats that they must gain to go on
+_SEARCHES = 2  # from the best motion, while that is in parts
 _APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
 _ALIKE = 0.03  # distance of theta up to which two ends count as one
 
@@ -72,19 +73,27 @@ def search(
     whole = ImpactProblem(*given, _ROUGH[0][1], exact)
     motion = Motion(smoothed[frames], parameters.free_vector(), np.zeros((len(lengths), AXES)))
     candidates = _candidates(system, poses, smoothed, frames, times_s, parameters["gravity"].value)
-    starts = [_with_nearest(whole, start, candidates) for start in _starts(parameters.free_names, motion)]
+    starts = _starts(parameters.free_names, motion)
+    starts += [_with_nearest(whole, start, candidates) for start in starts]
     return _searched_anew(whole, starts, weights, exact, progress)
 
 
 def _searched_anew(
     whole: ImpactProblem, starts: Sequence[Motion], weights: Array, exact: Array, progress: Callable[[float], None]
 ) -> list[End]:
-    """Return the ends of a search from some starts, and of one from its best motion where that is in parts."""
+    """Return the ends of a search from some starts, and of others from the best motion while that is in parts.
+
+    There is no other search after one that gains nothing.
+    """
     ends = _searched(whole, starts, weights, exact)
-    progress(0.5)
-    best = max(ends, key=evidence)
-    if is_apart(best[1]):
+    for k in range(_SEARCHES):
+        progress(0.4 + 0.2 * k)
+        best = max(ends, key=evidence)
+        if not is_apart(best[1]):
+            break
         ends += _searched(whole, _starts(whole.parameters.free_names, best[2]), best[3], exact)
+        if max(ends, key=evidence) is best:
+            break
     return ends
 
 
