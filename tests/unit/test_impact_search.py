@@ -143,7 +143,7 @@ def end(evidence: float, *theta: float) -> Any:
 
 
 def test_ends_that_are_alike_count_once() -> None:
-    ends = [end(3.0, 0.0, 1.0), end(2.0, 0.02, 1.02), end(1.0, 0.04, 1.0), end(0.0, 0.0, 1.05)]
+    ends = [end(3.0, 0.0, 1.0), end(2.0, 0.08, 1.08), end(1.0, 0.15, 1.0), end(0.0, 0.0, 1.15)]
     assert _different(ends) == [ends[0], ends[2], ends[3]]
 
 

@@ -52,7 +52,7 @@ _REFINED = 2  # starts that go on
 _AGAIN, _GAIN = 4, 1.0  # times that starts begin at the best motion, and nats that they must gain to go on
 _SEARCHES = 2  # from the best motion, while that is in parts
 _APART = 10.0, 0.1  # miss over `_EXACT` and slack from which on a motion is in parts: wrong impacts join them
-_ALIKE = 0.03  # distance of theta up to which two ends count as one
+_ALIKE = 0.1  # distance of theta up to which two ends count as one
 
 
 def search(
