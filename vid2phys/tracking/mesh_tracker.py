@@ -281,7 +281,7 @@ class MeshTracker:
         if self.hinted is not None and (anchor := found[self.hinted.row]) is not None:
             again[self.hinted.row] = [*again.get(self.hinted.row, ()), anchor]
         self._report(0.7)
-        earlier = self._fitted_again(found)
+        earlier = self._fitted_again(found) if self.hinted is None else {}
         fixed = {i: earlier[i] for i in self._agreed_rows(agreed) if i in earlier}
         candidates, _ = self._followed({i: fits for i, fits in again.items() if fits}, fixed)
         found = self._joined([[*fits, earlier[i]] if i in earlier else fits for i, fits in enumerate(candidates)])
