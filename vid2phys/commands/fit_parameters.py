@@ -17,7 +17,7 @@ from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note, warning
 from vid2phys.solvers.camera_parameters import NAMES as CAMERA_NAMES
-from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
+from vid2phys.solvers.camera_parameters import SCALE, expand_groups, with_camera_parameters
 from vid2phys.solvers.problem import TIME_BASE
 from vid2phys.types import Actions, Camera, Parameter, Parameters
 
@@ -188,8 +188,7 @@ def named(system: System, fit: tuple[str, ...], names: Iterable[str] = ()) -> tu
 
     names: other names of parameters that the user gave. Raises UsageError for a name that does not fit the system.
     """
-    groups = system.capabilities.groups
-    fit = tuple(dict.fromkeys(one for name in fit for one in groups.get(name, (name,))))
+    fit = expand_groups(fit, system.capabilities.groups)
     return system.called_as({*fit, *names}), fit
 
 

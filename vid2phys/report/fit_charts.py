@@ -16,7 +16,7 @@ from vid2phys.report.charts import TIME, Chart, Curve, Panel, Style
 from vid2phys.types import Actions, Camera, Posterior, Result
 
 _PANEL = 7  # joints
-_BAND = 1.96  # standard deviations of a 95 % interval
+BAND = 1.96  # standard deviations of a 95 % interval
 _WIDE = 3.5  # standard deviations that densities are drawn over
 _MOST_PARAMETERS = 4  # that are drawn against each other
 
@@ -73,7 +73,7 @@ def actions_chart(actions: Actions, std: Array | None) -> Chart:
     panels = []
     for index, (name, unit) in enumerate(zip(actions.names, actions.units, strict=True)):
         values = np.append(actions.values[:, index], actions.values[-1, index])
-        half = None if std is None else _BAND * np.append(std[:, index], std[-1, index])
+        half = None if std is None else BAND * np.append(std[:, index], std[-1, index])
         curve = Curve(times, values, "", None if half is None else (values - half, values + half), "steps", index)
         panels.append(Panel((curve,), f"{name}\n({unit}{per})"))
     return _over_time("Actions", panels, times, np.zeros(len(times), bool), panel_height_in=1.5)
@@ -89,7 +89,7 @@ def impacts_chart(impacts: Sequence[Mapping[str, float]], times_s: Array) -> Cha
     for name, label in (("normal_impulse", "along the normal"), ("friction_impulse", "along the plane")):
         value, std = (np.array([each[f"{name}{end}"] for each in impacts]) for end in ("_m_s", "_std_m_s"))
         drawn = Curve(*_verticals(time, np.zeros_like(value), value), "impulse", hue=0)
-        interval = Curve(*_verticals(time, value - _BAND * std, value + _BAND * std), "95 %", hue=1)
+        interval = Curve(*_verticals(time, value - BAND * std, value + BAND * std), "95 %", hue=1)
         panels.append(Panel((drawn, interval), f"{label}\n(m/s)"))
     span = Curve(times_s[[0, -1]], np.zeros(2), style="thin", hue=0)
     panels[0] = replace(panels[0], curves=(*panels[0].curves, span))
@@ -136,7 +136,7 @@ def residuals_px(result: Result, system: System, camera: Camera) -> Array:
 def _density(posterior: Posterior, i: int, prior: tuple[float, float] | None) -> Panel:
     """Return the density of one parameter, with its 95 % interval filled."""
     away = np.linspace(-_WIDE, _WIDE, 141)
-    inner = away[np.abs(away) < _BAND]
+    inner = away[np.abs(away) < BAND]
     at = [_value(posterior, i, posterior.mean[i] + posterior.std[i] * part) for part in (away, inner)]
     curves = [
         Curve(at[1], _bell(inner), "95 %", style="filled", hue=0),
@@ -178,7 +178,7 @@ def _bell(normal: Array) -> Array:
 
 def _band(result: Result, values: Array, index: int) -> tuple[Array, Array]:
     assert result.trajectory.covariance is not None
-    half = _BAND * np.sqrt(result.trajectory.covariance[:, index, index])
+    half = BAND * np.sqrt(result.trajectory.covariance[:, index, index])
     return values - half, values + half
 
 

@@ -14,7 +14,14 @@ import numpy as np
 from vid2phys.engine.system import System
 from vid2phys.io.files import write_text
 from vid2phys.report.figures import draw, svg_text
-from vid2phys.report.fit_charts import actions_chart, impacts_chart, posterior_chart, residual_chart, trajectory_chart
+from vid2phys.report.fit_charts import (
+    BAND,
+    actions_chart,
+    impacts_chart,
+    posterior_chart,
+    residual_chart,
+    trajectory_chart,
+)
 from vid2phys.report.interactive import plotly_js, specification
 from vid2phys.types import Camera, Estimate, Result
 
@@ -156,9 +163,9 @@ def _row(estimate: Estimate) -> Row:
 
 
 def widths(parameters: Sequence[Estimate]) -> list[str]:
-    """Return a line for each interval on what its variance comes from, the largest part first, and what would help.
+    """Return a line for each interval: the parts of its variance, the largest first, and what makes that one smaller.
 
-    What errors that a frame shares add by lasting is named with them: it may be below zero.
+    `correlation` may be below zero. It is added to `shared_error`, whose errors it belongs to.
     """
     lines = []
     for estimate in parameters:
@@ -179,7 +186,7 @@ def _impact_rows(impacts: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]
             f"{each['time_s']:.3f}",
             f"{each['approach_m_s']:.2f}",
             *(
-                f"{each[f'{name}_impulse_m_s']:.3f} ± {1.96 * each[f'{name}_impulse_std_m_s']:.3f}"
+                f"{each[f'{name}_impulse_m_s']:.3f} ± {BAND * each[f'{name}_impulse_std_m_s']:.3f}"
                 for name in ("normal", "friction")
             ),
             str(each["count"]),

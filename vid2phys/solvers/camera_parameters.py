@@ -9,7 +9,7 @@ Limits: `scale` enlarges the body's points alone, and leaves its inertia. `focal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,9 +29,9 @@ NAMES = tuple(p.name for p in (SCALE, *CAMERA))
 GROUPS = {"camera": tuple(p.name for p in CAMERA)}
 
 
-def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of parameters, each once, with the group `camera` replaced by its parameters."""
-    return tuple(dict.fromkeys(one for name in names for one in GROUPS.get(name, (name,))))
+def expand_groups(names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] = GROUPS) -> tuple[str, ...]:
+    """Return names of parameters, each once, with the names of groups replaced by their parameters."""
+    return tuple(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))
 
 
 def with_camera_parameters(parameters: Parameters, names: tuple[str, ...]) -> Parameters:

@@ -119,7 +119,7 @@ def _exact(hidden: Array) -> Array:
 
 
 def _searched(whole: ImpactProblem, starts: Sequence[Motion], weights: Array, exact: Array) -> list[End]:
-    """Return the ends of descents from the best of some starts, and of starts at the best motions that these lead to.
+    """Return the two best ends that differ. Starts begin anew at the best motion while its evidence grows.
 
     weights: [G] of the poses. exact: by how much a right motion may miss its nodes, [12].
     """

@@ -214,8 +214,8 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
 def _least_of_all(fitted: Fitted, ends: Sequence[End]) -> float | None:
     """Return the least mu of the fit, or of the end with the lowest mu among those that explain the clip as well."""
     assert fitted.least_friction is not None
-    index, enough = fitted.parameters.free_names.index("mu"), max(end[0] for end in ends) - _UNSURE
-    lowest = min((end for end in ends if end[0] >= enough), key=lambda end: float(end[2].theta[index]))
+    index, enough = fitted.parameters.free_names.index("mu"), max(map(evidence, ends)) - _UNSURE
+    lowest = min((end for end in ends if evidence(end) >= enough), key=lambda end: float(end[2].theta[index]))
     if np.exp(lowest[2].theta[index]) > fitted.least_friction:
         return fitted.least_friction
     return _least_friction(lowest[1], least_squares.minimize(lowest[1], lowest[2], Settings(iterations=15)))

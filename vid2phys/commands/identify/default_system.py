@@ -22,20 +22,23 @@ def with_system(config: IdentifyConfig) -> IdentifyConfig:
     The path of a robot's or a volume's file becomes absolute, so that the config of a run can be used in another
     folder.
     """
+    from vid2phys.solvers.camera_parameters import expand_groups
+
     if config.system == AUTO:
         config = replace(config, system=_system(config))
     body = config.body
     if config.robot is not None or (config.volume is not None and Path(config.volume).exists()):
         body = str(Path(str(config.body)).resolve())
-    return replace(config, body=body, fit=_without_groups(config.fit or usually_fitted(config.system), config.system))
+    fit = expand_groups(config.fit or usually_fitted(config.system), _groups(config.system))
+    return replace(config, body=body, fit=fit)
 
 
-def _without_groups(fit: tuple[str, ...], system: str) -> tuple[str, ...]:
-    """Return what is fitted, with `ground` replaced by its parameters; robots have groups of their own."""
-    from vid2phys.engine.systems.rigid_contact import OF_GROUND, RigidContact
+def _groups(system: str) -> dict[str, tuple[str, ...]]:
+    """Return the groups of parameters that a system has before its body is read; robots have others."""
+    from vid2phys.engine.systems import rigid_contact
+    from vid2phys.solvers.camera_parameters import GROUPS
 
-    groups = {"ground": OF_GROUND} if system == RigidContact.name else {}
-    return tuple(dict.fromkeys(one for name in fit for one in groups.get(name, (name,))))
+    return GROUPS | (rigid_contact.GROUPS if system == rigid_contact.RigidContact.name else {})
 
 
 def _system(config: IdentifyConfig) -> str:

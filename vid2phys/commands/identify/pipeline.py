@@ -66,14 +66,13 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
     from vid2phys.commands.system_choice import is_of_vertices
     from vid2phys.io.run import new_run
     from vid2phys.memory import return_large_blocks
-    from vid2phys.solvers.camera_parameters import expand_groups
 
     started = time.perf_counter()
     return_large_blocks()
     refine = config.refine and "photometric" not in config.without
     config, fits_readout = without_readout(config)
     config = with_system(config)
-    config = replace(config, fit=expand_groups(config.fit), refine=refine)
+    config = replace(config, refine=refine)
     configs = config.of_each_clip()
     config.check()
     progress("reading inputs")

@@ -166,9 +166,9 @@ def checked(
 def model_errors(moved: Mapping[str, float], of_mesh: float, *, is_corrected: bool) -> dict[str, float]:
     """Return the standard deviations of the models' errors of fitted parameters, as shares.
 
-    Finer meshes may change all of them by `of_mesh`. Two models of one body differ by what each of them leaves out: by
-    how much the full mesh moved a value is one standard deviation, too. Of E it is not, where the full mesh corrected
-    the fit: the frequency is then that of the full mesh.
+    Finer meshes may change each value by `of_mesh`. The full mesh moved each value by `moved`, which counts as a
+    standard deviation, too. It does not count for E where the full mesh corrected the fit: then the full mesh has the
+    frequency that was measured.
     """
     kept = {name: 0.0 if is_corrected and name == "young_modulus" else share for name, share in moved.items()}
     return {name: float(np.hypot(share, of_mesh)) for name, share in kept.items()}

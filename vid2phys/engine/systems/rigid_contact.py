@@ -44,6 +44,7 @@ _MOST_POINTS = 256  # of a body from a file
 _PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see `longest_step_s`
 OF_GROUND = ("ground_height", "ground_tilt_x", "ground_tilt_y")
 OF_CONTACT = ("mu", "restitution", "rolling_friction", *OF_GROUND)
+GROUPS = {"ground": OF_GROUND}
 OF_SPRINGS = ("k_e", "k_d", "k_f")
 WITH_SPRINGS = (*OF_SPRINGS, "mu")  # what may be fitted together
 GRAVITY_M_S2 = 9.81
@@ -444,7 +445,7 @@ class ThrownBody(RigidContact):
             excited_by=_CLIP_EXCITED_BY,
             without_effect=(),
             of_impacts=(*OF_CONTACT, *OF_SPRINGS),
-            groups={"ground": OF_GROUND},
+            groups=GROUPS,
         )
 
     def parameters(self) -> Parameters:
