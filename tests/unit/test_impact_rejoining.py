@@ -62,7 +62,7 @@ def thrown() -> tuple[ImpactProblem, Motion]:
 
 def as_it_is(problem: ImpactProblem, motion: Motion) -> End:
     """Return the end of a fit that does not descend: impacts are chaotic, and 1e-10 m would move an end by 13 nats."""
-    return evidence_of(problem, motion), problem, motion, np.ones(len(problem.poses.rows))
+    return End(evidence_of(problem, motion), problem, motion, np.ones(len(problem.poses.rows)))
 
 
 def missed(problem: ImpactProblem, motion: Motion, part: int) -> float:
@@ -94,12 +94,12 @@ def test_a_part_that_departs_from_the_law_is_searched_without_slack(thrown: tupl
 
     def descents(motions: list[Motion]) -> End:
         tried.extend(motions)
-        return max((as_it_is(problem, motion) for motion in motions), key=lambda end: end[0])
+        return max((as_it_is(problem, motion) for motion in motions), key=lambda end: end.evidence)
 
     found = rejoined(wrong, _EXACT, SLACK, descents)
-    assert found[0] > wrong[0] + 1000.0
+    assert found.evidence > wrong.evidence + 1000.0
     assert not tried[0].slack[inside].any()
-    assert missed(problem, found[2], 1) < 0.2 * missed(problem, wrong[2], 1)
+    assert missed(problem, found.motion, 1) < 0.2 * missed(problem, wrong.motion, 1)
 
 
 def test_a_motion_that_joins_is_not_searched(thrown: tuple[ImpactProblem, Motion]) -> None:

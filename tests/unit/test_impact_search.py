@@ -25,6 +25,7 @@ from vid2phys.solvers.impact_problem import (
     factor_of,
     misfit_of,
 )
+from vid2phys.solvers.impact_rejoining import End
 from vid2phys.solvers.impact_search import (
     _candidates,
     _different,
@@ -138,8 +139,10 @@ def test_starts_are_all_combinations_of_friction_and_restitution(motion: Motion)
     np.testing.assert_array_equal(theta[:, 1], 9.7)
 
 
-def end(evidence: float, *theta: float) -> Any:
-    return evidence, None, SimpleNamespace(theta=np.array(theta)), None
+def end(evidence: float, *theta: float) -> End:
+    motion: Any = SimpleNamespace(theta=np.array(theta))
+    nothing: Any = None
+    return End(evidence, nothing, motion, nothing)
 
 
 def test_ends_that_are_alike_count_once() -> None:
@@ -160,11 +163,11 @@ def test_the_search_begins_anew_at_a_best_motion_in_parts(
 
         def searched(whole: Any, starts: Sequence[Motion], of_poses: Array, of_nodes: Array) -> list[Any]:
             begun.append((len(starts), of_poses))
-            return [(nats, replace(whole, slack_std=nats), motion, nats * weights) for nats in next(rest)]
+            return [End(nats, replace(whole, slack_std=nats), motion, nats * weights) for nats in next(rest)]
 
         monkeypatch.setattr(impact_search, "_searched", searched)
         monkeypatch.setattr(impact_search, "is_apart", lambda problem: problem.slack_std < 9.0)
-        return [end[0] for end in _searched_anew(problem, [motion], weights, exact, lambda share: None)]
+        return [end.evidence for end in _searched_anew(problem, [motion], weights, exact, lambda share: None)]
 
     assert run([5.0, 9.0]) == [5.0, 9.0]
     assert [count for count, _ in begun] == [1]
@@ -186,16 +189,16 @@ def test_starts_begin_anew_at_the_best_motion_while_they_gain(
 
     def tightened(whole: Any, begun: Motion, of_poses: Array, exact: Array, strictness: Any) -> Any:
         if strictness != impact_search._ROUGH:
-            return 100.0 + of_poses[0], replace(whole, slack_std=0.1), begun, of_poses
+            return End(100.0 + of_poses[0], replace(whole, slack_std=0.1), begun, of_poses)
         seen.append(int(of_poses[0]))
-        return nats[seen[-1]] - 0.1 * np.abs(begun.theta).sum(), whole, begun, of_poses + 1.0
+        return End(nats[seen[-1]] - 0.1 * np.abs(begun.theta).sum(), whole, begun, of_poses + 1.0)
 
     monkeypatch.setattr(impact_search, "_tightened", tightened)
     monkeypatch.setattr(impact_search, "_rejoined", lambda end, exact: end)
     found = _searched(problem, [replace(motion, theta=np.zeros(4))], 0.0 * weights, MISS)
     assert sorted(set(seen)) == list(range(rounds))
     assert len(found) == 2
-    assert found[0][0] == 100.0 + rounds
+    assert found[0].evidence == 100.0 + rounds
 
 
 def test_of_descents_from_a_part_the_best_goes_on(
@@ -206,15 +209,15 @@ def test_of_descents_from_a_part_the_best_goes_on(
 
     def tightened(whole: Any, begun: Motion, of_poses: Array, exact: Array, strictness: Any) -> Any:
         tried.append((float(begun.theta[0]), [miss for miss, _ in strictness]))
-        return float(begun.theta[0]) - strictness[-1][0], whole, begun, of_poses
+        return End(float(begun.theta[0]) - strictness[-1][0], whole, begun, of_poses)
 
     monkeypatch.setattr(impact_search, "_tightened", tightened)
     monkeypatch.setattr(impact_search, "rejoined", lambda end, exact, slack, descents: descents(starts))
     starts = [replace(motion, theta=np.full(4, nats)) for nats in (3.0, 5.0, 4.0)]
-    found = _rejoined((0.0, problem, motion, weights), MISS)
+    found = _rejoined(End(0.0, problem, motion, weights), MISS)
     assert sorted(tried[:3]) == [(3.0, [10.0]), (4.0, [10.0]), (5.0, [10.0])]
     assert tried[3:] == [(5.0, [3.0, 1.0]), (5.0, [1.0, 1.0])]
-    assert found[0] == 4.0
+    assert found.evidence == 4.0
 
 
 def test_the_spread_of_ends_counts_ten_nats_as_one() -> None:
@@ -280,6 +283,10 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     loose = concluded(problem, minimum, weights, np.diag([1.01, 0.14**2 - whole[25, 25], 100.0, 100.0]))
     assert loose.unknown == ("mu",), "of the law of contact alone"
     assert loose.least_friction == 0.07
+    monkeypatch.setattr(impacts, "is_apart", lambda _: True)
+    apart = concluded(problem, minimum, weights, np.diag([1.01, 0.0, 100.0, 100.0]))
+    assert apart.unknown == ("mu",)
+    assert apart.least_friction is None, "a motion in parts bounds nothing"
 
 
 def test_the_width_of_intervals_is_split(problem: ImpactProblem, motion: Motion) -> None:
@@ -352,8 +359,8 @@ def test_an_end_that_explains_the_clip_as_well_lowers_the_least_friction(
 ) -> None:
     monkeypatch.setattr(impacts, "_least_friction", lambda whole, _: whole)
     monkeypatch.setattr(least_squares, "minimize", lambda *_: None)
-    ends: Any = [
-        (each, bound, SimpleNamespace(theta=np.log([0.9, mu])), None)
+    ends: list[Any] = [
+        SimpleNamespace(evidence=each, problem=bound, motion=SimpleNamespace(theta=np.log([0.9, mu])))
         for each, bound, mu in ((100.0, 0.7, 2.0), (evidence, 0.4, 0.5), (50.0, 0.1, 0.1))
     ]
     names = SimpleNamespace(free_names=("restitution", "mu"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from vid2phys.errors import SimulationError
 from vid2phys.solvers.impact_problem import AXES, SIZE, ImpactProblem, Motion, covariance_of, descended, factor_of
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.types import Array
-
-End: TypeAlias = tuple[float, ImpactProblem, Motion, Array]
-"""The evidence of a fit, its problem with the strictness that it was fitted with, its motion and weights [G]."""
 
 _JOINED = 30.0  # squared misses and slack of a part, in variances, up to which it is not searched again
 _PARTS, _IN_VAIN = 12, 3  # searches: of one motion, and in a row without a gain
@@ -37,6 +34,18 @@ _DRAWN, _KEPT, _ROUNDS = 512, 32, 5
 _NARROWER = 0.6  # draws of each round, over those of the round before
 _WIDTHS, _STEPS = (0.3, 1.0, 2.0), (0.1, 0.3, 1.0)  # of the first draws, and of later ones, in deviations
 _STARTS, _APART = 3, 3.0  # of descents, and deviations from one to another
+
+
+class End(NamedTuple):
+    """The end of a descent.
+
+    evidence: nats. problem: with the strictness that it was fitted with. motion: the best. weights: [G] of the poses.
+    """
+
+    evidence: float
+    problem: ImpactProblem
+    motion: Motion
+    weights: Array
 
 
 def rejoined(end: End, exact: Array, slack_std: float, descents: Callable[[list[Motion]], End]) -> End:
@@ -59,7 +68,7 @@ def rejoined(end: End, exact: Array, slack_std: float, descents: Callable[[list[
         without = _cut(replace(problem, lower=factor_of(problem.poses, weights)), motion, part, exact, slack_std)
         starts = _Part(without, descended(without, motion).point, part).starts(exact, rng)
         found = descents(starts) if starts else end
-        if found[0] > end[0] + _GAIN:
+        if found.evidence > end.evidence + _GAIN:
             end, tried = found, set()
         else:
             tried.add(part)

@@ -14,7 +14,7 @@ Limits: no search finds the best motion of all for certain. Another one of less 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -88,18 +88,18 @@ def _searched_anew(
     ends = _searched(whole, starts, weights, exact)
     for k in range(_SEARCHES):
         progress(0.4 + 0.2 * k)
-        best = max(ends, key=evidence)
-        if not is_apart(best[1]):
+        best = best_of(ends)
+        if not is_apart(best.problem):
             break
-        ends += _searched(whole, _starts(whole.parameters.free_names, best[2]), best[3], exact)
-        if max(ends, key=evidence) is best:
+        ends += _searched(whole, _starts(whole.parameters.free_names, best.motion), best.weights, exact)
+        if best_of(ends) is best:
             break
     return ends
 
 
-def evidence(end: End) -> float:
-    """Return the logarithm of the evidence of an end."""
-    return end[0]
+def best_of(ends: Iterable[End]) -> End:
+    """Return the end with the largest evidence."""
+    return max(ends, key=lambda end: end.evidence)
 
 
 def is_apart(problem: ImpactProblem) -> bool:
@@ -128,41 +128,41 @@ def _searched(whole: ImpactProblem, starts: Sequence[Motion], weights: Array, ex
         return list(side_by_side(lambda start: _tightened(whole, start, weights, exact, _ROUGH), starts))
 
     def refined(end: End) -> End:
-        best = _tightened(whole, *end[2:], exact, _STRICTER)
-        if best[1].slack_std <= _STRICTER[-1][1]:
-            best = max(best, _tightened(*best[1:], best[1].miss, ((1.0, _FINEST),)), key=evidence)
+        best = _tightened(whole, end.motion, end.weights, exact, _STRICTER)
+        if best.problem.slack_std <= _STRICTER[-1][1]:
+            best = best_of([best, _tightened(*best[1:], best.problem.miss, ((1.0, _FINEST),))])
         return _rejoined(best, exact)
 
     found = rough(starts, weights)
     for _ in range(_AGAIN):
-        best = max(found, key=evidence)
-        found += rough(_starts(whole.parameters.free_names, best[2]), best[3])
-        if evidence(max(found, key=evidence)) < evidence(best) + _GAIN:
+        best = best_of(found)
+        found += rough(_starts(whole.parameters.free_names, best.motion), best.weights)
+        if best_of(found).evidence < best.evidence + _GAIN:
             break
-    return list(side_by_side(refined, _different(sorted(found, key=evidence, reverse=True))[:_REFINED]))
+    return list(side_by_side(refined, _different(sorted(found, key=lambda end: -end.evidence))[:_REFINED]))
 
 
 def _rejoined(end: End, exact: Array) -> End:
     """Return the end of a fit whose parts are searched again where they do not join."""
-    (_, whole, _, weights), slack = end, _STRICTER[-1][1]
+    slack = _STRICTER[-1][1]
 
     def descents(motions: Sequence[Motion]) -> End:
         """Return the end of the descent that is best at the first strictness, at the strictness that suits it."""
         first, *stricter = [(miss, slack) for miss in _JOINING]
-        best = max(side_by_side(lambda one: _tightened(whole, one, weights, exact, [first]), motions), key=evidence)
-        return max(best, _tightened(*best[1:], exact, stricter), key=evidence)
+        best = best_of(side_by_side(lambda one: _tightened(end.problem, one, end.weights, exact, [first]), motions))
+        return best_of([best, _tightened(*best[1:], exact, stricter)])
 
     found = rejoined(end, exact, slack, descents)
     if found is end:
         return end
-    return max(found, _tightened(*found[1:], exact, [(1.0, slack), (1.0, _FINEST)]), key=evidence)
+    return best_of([found, _tightened(*found[1:], exact, [(1.0, slack), (1.0, _FINEST)])])
 
 
 def _different(ends: Sequence[End]) -> list[End]:
     """Return the ends whose parameters differ."""
     kept: list[End] = []
     for end in ends:
-        apart = [np.abs(end[2].theta - other[2].theta).max() for other in kept]
+        apart = [np.abs(end.motion.theta - other.motion.theta).max() for other in kept]
         if min(apart, default=np.inf) > _ALIKE:
             kept.append(end)
     return kept
@@ -244,16 +244,16 @@ def _starts(names: tuple[str, ...], motion: Motion) -> list[Motion]:
 def _tightened(
     whole: ImpactProblem, motion: Motion, weights: Array, exact: Array, strictness: Sequence[tuple[float, float]]
 ) -> End:
-    """Return the largest evidence over levels of miss and slack, with its problem, motion and weights [G]."""
+    """Return the end with the largest evidence over levels of miss and slack."""
     best: End | None = None
     for miss, std in strictness:
         whole = replace(whole, miss=miss * exact, slack_std=std).forgiving(motion)
         weights, motion = _robust(whole, motion, weights)
         whole = replace(whole, lower=factor_of(whole.poses, weights)).forgiving(motion)
         nats = evidence_of(whole, motion)
-        if best is None or nats > best[0]:
-            best = nats, whole, motion, weights
-        elif nats < best[0] - _WORSE:
+        if best is None or nats > best.evidence:
+            best = End(nats, whole, motion, weights)
+        elif nats < best.evidence - _WORSE:
             break
     assert best is not None
     return best

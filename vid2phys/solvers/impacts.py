@@ -34,7 +34,7 @@ from vid2phys.solvers.impact_problem import (
     with_fixed,
 )
 from vid2phys.solvers.impact_rejoining import End
-from vid2phys.solvers.impact_search import evidence, is_apart, search
+from vid2phys.solvers.impact_search import best_of, is_apart, search
 from vid2phys.solvers.impulses import impulses_of
 from vid2phys.solvers.interval_parts import LAW_OF_IMPACT, MISFIT, OTHER_MINIMA, PRIOR, of_measurements
 from vid2phys.solvers.intervals import between_ends
@@ -120,7 +120,7 @@ def fit(
     """
     with one_thread():
         ends = search(system, parameters, poses, times_s, smoothed, prior, progress, hidden)
-    _, whole, motion, weights = max(ends, key=evidence)
+    _, whole, motion, weights = best_of(ends)
     minimum = least_squares.minimize(whole, motion, Settings(iterations=15))
     fitted = concluded(whole, minimum, weights, _between(ends))
     return fitted if fitted.least_friction is None else replace(fitted, least_friction=_least_of_all(fitted, ends))
@@ -128,8 +128,8 @@ def fit(
 
 def _between(ends: Sequence[End]) -> Array:
     """Return the covariance [P, P] of theta about the best of several ends, which count by their evidence."""
-    nats = np.array([evidence(end) for end in ends])
-    return between_ends(np.array([end[2].theta for end in ends]), nats / _UNSURE)
+    nats = np.array([end.evidence for end in ends])
+    return between_ends(np.array([end.motion.theta for end in ends]), nats / _UNSURE)
 
 
 def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, between: Array | float = 0.0) -> Fitted:
@@ -159,7 +159,7 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     touches = bool((contacts.impacts > 0).any())
     if "mu" in names and "mu" not in unknown and touches and _is_open(whole, minimum):
         unknown.append("mu")
-    bounded = "mu" in unknown and touches
+    bounded = "mu" in unknown and touches and not is_apart(whole)  # a motion in parts bounds nothing
     of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
     given = parameters, states, contacts, of_theta, of_states, *of_impulses
     least = _least_friction(whole, minimum) if bounded else None
@@ -214,11 +214,13 @@ def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
 def _least_of_all(fitted: Fitted, ends: Sequence[End]) -> float | None:
     """Return the least mu of the fit, or of the end with the lowest mu among those that explain the clip as well."""
     assert fitted.least_friction is not None
-    index, enough = fitted.parameters.free_names.index("mu"), max(map(evidence, ends)) - _UNSURE
-    lowest = min((end for end in ends if evidence(end) >= enough), key=lambda end: float(end[2].theta[index]))
-    if np.exp(lowest[2].theta[index]) > fitted.least_friction:
+    index, enough = fitted.parameters.free_names.index("mu"), best_of(ends).evidence - _UNSURE
+    lowest = min((end for end in ends if end.evidence >= enough), key=lambda end: float(end.motion.theta[index]))
+    if np.exp(lowest.motion.theta[index]) > fitted.least_friction:
         return fitted.least_friction
-    return _least_friction(lowest[1], least_squares.minimize(lowest[1], lowest[2], Settings(iterations=15)))
+    return _least_friction(
+        lowest.problem, least_squares.minimize(lowest.problem, lowest.motion, Settings(iterations=15))
+    )
 
 
 def _least_friction(whole: ImpactProblem, minimum: Minimum[Motion]) -> float | None:
