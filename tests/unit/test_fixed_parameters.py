@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import falls, rigid
+from benchmarks.coverage.cases import box
 from vid2phys.commands import fit_parameters
 from vid2phys.commands.fit_parameters import (
     DRAG,
@@ -21,6 +22,7 @@ from vid2phys.commands.fit_parameters import (
 )
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.priors import Priors
+from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
@@ -75,8 +77,13 @@ def test_without_mass_and_actions_everything_is_per_kilogram() -> None:
 
 
 def test_unknown_parameter_lists_what_there_is() -> None:
-    with pytest.raises(UsageError, match=r"unknown parameter 'mas'.*arm_length, drag, gravity.*mass"):
+    with pytest.raises(UsageError, match=r"unknown parameter 'mas'.*arm_length, camera, drag, gravity.*mass"):
         fixed_parameters(SYSTEM, SOLID, {}, ("mas",), None)
+    thrown = filmed_system("rigid_contact", box(np.full(3, 0.1)), None)
+    with pytest.raises(UsageError, match=r"unknown parameter 'grond'.*gravity, ground, ground_height"):
+        fixed_parameters(thrown, SOLID, {}, ("grond",), None)
+    with pytest.raises(UsageError, match=r"unknown parameter 'ground'.*gravity, ground_height"):
+        fixed_parameters(thrown, SOLID, {"ground": 0.1}, (), None)
 
 
 def test_values_outside_their_domain_and_actions_without_mass_are_refused() -> None:

@@ -153,6 +153,12 @@ def test_trajectory_round_trip(tmp_path: Path) -> None:
     assert after.state_names == STATE_NAMES
     for name in ("times_s", "states", "controls", "covariance"):
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-10)
+    assert before.controls is not None
+    named = [f"force_{i}_N" for i in range(before.controls.shape[1])]
+    run.save_trajectory(before, tmp_path / "t.csv", named)
+    header = (tmp_path / "t.csv").read_text().splitlines()[0].split(",")
+    assert header[-len(named) :] == [f"control_{name}" for name in named]
+    np.testing.assert_allclose(np.asarray(run.load_trajectory(tmp_path / "t.csv").controls), before.controls)
     run.save_trajectory(dataclasses.replace(before, controls=None, covariance=None), tmp_path / "t.csv")
     after = run.load_trajectory(tmp_path / "t.csv")
     assert after.controls is None

@@ -353,7 +353,7 @@ def _write(folder: Path, inputs: Inputs, found: Controlled, config: ControlConfi
     from vid2phys.io.recordings import save_trajectory
     from vid2phys.io.run import versions, write_json
 
-    save_trajectory(found.trajectory, folder / "trajectory.csv")
+    save_trajectory(found.trajectory, folder / "trajectory.csv", inputs.system.control_names)
     save_actions(found.actions, folder / "actions.csv")
     named = ("target", "mesh", "camera", "camera_pose", "params")
     paths = {name: getattr(config, name) for name in named if getattr(config, name) is not None}

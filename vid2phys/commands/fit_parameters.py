@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note, warning
+from vid2phys.solvers.camera_parameters import GROUPS as CAMERA_GROUPS
 from vid2phys.solvers.camera_parameters import NAMES as CAMERA_NAMES
 from vid2phys.solvers.camera_parameters import SCALE, expand_groups, with_camera_parameters
 from vid2phys.solvers.problem import TIME_BASE
@@ -81,7 +82,7 @@ def fixed_parameters(
     parameters = with_camera_parameters(
         system.parameters(), (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
     )
-    check_given(parameters, given, fit)
+    check_given(parameters, given, fit, {*CAMERA_GROUPS, *system.capabilities.groups})
     notes: list[str] = []
     values = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names} | given
     mass_known = "mass" in values
@@ -209,7 +210,7 @@ def articulated_parameters(
     if SCALE.name in named:
         raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
     parameters = with_camera_parameters(Parameters((*system.parameters().items, *more)), named)
-    check_given(parameters, given, fit)
+    check_given(parameters, given, fit, {*CAMERA_GROUPS, *system.capabilities.groups})
     means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
     parameters, priors, started = priors_and_bounds.applied(parameters, given)
@@ -226,11 +227,17 @@ def listen(function: Callable[[], T]) -> tuple[T, list[str]]:
     return result, [text if isinstance(text, Note) else str(text) for text in texts]
 
 
-def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = ()) -> None:
-    """Raises UsageError for unknown names, listing the known ones, and for values outside their limits."""
-    for name in (*given, *fit):
-        if name not in parameters.names:
-            raise unknown_name("parameter", name, parameters.names)
+def check_given(
+    parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = (), groups: Collection[str] = ()
+) -> None:
+    """Raises UsageError for unknown names, listing the known ones, and for values outside their limits.
+
+    groups: names that stand for several parameters in `fit`.
+    """
+    for names, known in ((given, parameters.names), (fit, (*parameters.names, *groups))):
+        for name in names:
+            if name not in parameters.names:
+                raise unknown_name("parameter", name, known)
     for name, value in given.items():
         parameter = parameters[name]
         if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):

@@ -70,7 +70,7 @@ def simulate(config: SimulateConfig, progress: Progress = silent) -> tuple[Simul
     with new_run("simulate", config.out) as folder:
         simulation = roll_out(inputs, config.rate, progress)
         write_config(folder / "config.yaml", replace(config, seconds=inputs.seconds, out=None))
-        save_trajectory(simulation.trajectory, folder / "trajectory.csv")
+        save_trajectory(simulation.trajectory, folder / "trajectory.csv", inputs.system.control_names)
         if inputs.actions.names:
             save_actions(simulation.actions, folder / "actions.csv")
         if inputs.mesh is not None and inputs.camera is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,12 @@ def tangent_names(state_names: tuple[str, ...], count: int) -> tuple[str, ...]:
     return tuple(f"tangent_{i}" for i in range(count))
 
 
-def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
+def save_trajectory(trajectory: Trajectory, path: str | Path, control_names: Sequence[str] = ()) -> None:
     """Write `time_s`, the states, and where known `std_...` of the tangent space and `control_...`.
 
-    Controls hold until the next row, so those of the last are blank. Limit: correlations between coordinates and frames
-    are not kept.
+    Controls hold until the next row, so those of the last are blank. control_names: [M] of the controls with their
+    units; controls have numbers where these are not given. Limit: correlations between coordinates and frames are not
+    kept.
     """
     header, columns = ["time_s", *trajectory.state_names], [trajectory.times_s[:, None], trajectory.states]
     if trajectory.covariance is not None:
@@ -51,8 +53,9 @@ def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
         header += [f"std_{name}" for name in tangent_names(trajectory.state_names, variances.shape[1])]
         columns.append(np.sqrt(variances))
     if trajectory.controls is not None:
-        header += [f"control_{i}" for i in range(trajectory.controls.shape[1])]
-        columns.append(np.vstack([trajectory.controls, np.full((1, trajectory.controls.shape[1]), np.nan)]))
+        count = trajectory.controls.shape[1]
+        header += [f"control_{name}" for name in (control_names if len(control_names) == count else range(count))]
+        columns.append(np.vstack([trajectory.controls, np.full((1, count), np.nan)]))
     lines = [",".join("" if np.isnan(v) else f"{v:.12g}" for v in row) for row in np.concatenate(columns, axis=1)]
     write_text(path, "\n".join([",".join(header), *lines]) + "\n")
 

@@ -57,12 +57,12 @@ def _joint_panels(result: Result, names: tuple[str, ...]) -> list[Panel]:
 
 
 def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
-    """Return the distance between measured and fitted keypoints, frame by frame: median and largest."""
+    """Return the distance between measured and fitted points of the body, frame by frame: median and largest."""
     residual, times = residuals_px(result, system, camera), result.trajectory.times_s
     seen = np.asarray(np.isfinite(residual).any(axis=1))
     curves = (
-        Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median keypoint"),
-        Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst keypoint", style="thin"),
+        Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median point"),
+        Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst point", style="thin"),
     )
     return _over_time("Residuals", [Panel(curves, "residual (px)", from_zero=True)], times, ~seen)
 

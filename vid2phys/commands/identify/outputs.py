@@ -117,7 +117,7 @@ def write_run(
     from vid2phys.solvers.camera_parameters import observation_as_fitted
 
     files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": config}
-    save_trajectory(result.trajectory, folder / "trajectory.csv")
+    save_trajectory(result.trajectory, folder / "trajectory.csv", inputs.system.control_names)
     save_observation(result.observation, folder / "observation.npz")
     if result.actions is not None:
         save_actions(result.actions, folder / "actions.csv", result.actions_std)
