@@ -251,7 +251,7 @@ def test_innovations_are_what_the_frame_before_does_not_predict() -> None:
     problem = clip(STARTS[0], 12, 0)
     seen = problem.observation
     visible = np.ones_like(seen.visible)
-    visible[5] = False
+    visible[5], visible[8, :3] = False, False
     basis = np.zeros((12, 4, 2, 1))
     basis[..., 0] = 1.0
     tiny = np.tile(1e-12 * np.eye(2), (12, 4, 1, 1))
@@ -279,6 +279,29 @@ def test_residuals_of_bearings_are_measured_minus_predicted() -> None:
     assert np.isnan(found[~seen.visible]).all()
     assert degrees_of_freedom(problem, 5) == 6.0 * 11 - 5
     assert degrees_of_freedom(problem, 500) == 1.0
+
+
+def test_what_was_not_seen_has_no_residual() -> None:
+    problem = clip(STARTS[0], 12, 0)
+    off = residuals(problem, problem.parameters, np.tile(STARTS[0], (2, 7, 1)))
+    assert off.shape == (2, 7, 8)
+    visible = np.repeat(problem.observation.visible[:7], 2, axis=1)
+    assert not off[:, ~visible].any()
+    assert off[:, visible].all()
+
+
+def test_a_fit_ends_by_itself_at_the_least_cost(setups: list[_Setup]) -> None:
+    """Its slopes vanish, beside those of a start that is off."""
+    problems = [setup.problem for setup in setups]
+    found = shooting.solve_clips(problems, [start[None] for start in STARTS], shares=(1.0,))
+    assert found[0].converged
+    end = _Point(tuple(each.states[0] for each in found), found[0].parameters)
+    begun = _Point(tuple(STARTS), problems[0].parameters)
+    slopes = []
+    for at in (end, begun):
+        _, dense, _ = _evaluate_all(setups, at, 1.0, True)
+        slopes.append(dense.gradient @ np.linalg.solve(dense.information, dense.gradient))
+    assert slopes[0] < 1e-3 * slopes[1]
 
 
 def test_errors_of_a_clip_are_correlated_by_its_clock() -> None:
