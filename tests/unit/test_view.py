@@ -125,3 +125,13 @@ def test_outside_the_frame_the_edge_is_repeated_and_known() -> None:
     outside = pixels_to_bearings(camera, np.array([[639.4, 240.0], [639.7, 240.0], [-0.6, 3.0], [3.0, 479.6]]))
     np.testing.assert_array_equal(in_frame(camera, outside), [True, False, False, False])
     np.testing.assert_allclose(project(camera, np.append(outside[0], 1.0)), [639.4, 240.0], atol=1e-6)
+
+
+def test_an_image_spans_half_a_pixel_beyond_its_outer_centres() -> None:
+    camera = _camera()
+    middle = np.array([320.0, 240.0])
+    for axis, size in ((0, 640), (1, 480)):
+        for place, inside in ((-0.45, True), (-0.55, False), (size - 0.55, True), (size - 0.45, False)):
+            pixel = middle.copy()
+            pixel[axis] = place
+            assert bool(in_frame(camera, pixels_to_bearings(camera, pixel))) is inside
