@@ -23,6 +23,7 @@ from vid2phys.solvers.flights import (
     _stretches,
     _that_fall,
     _white_scales,
+    find_flights,
     flight_residuals,
 )
 from vid2phys.types import Array
@@ -119,6 +120,17 @@ def test_a_stretch_has_frames_enough(least: int, acceleration: Array | None) -> 
         times = np.arange(count) / 60.0
         found = _stretches(places(thrown(times, np.ones(3)), times), acceleration)
         assert len(found) == (count == least)
+
+
+def test_a_fall_of_ten_frames_is_a_flight() -> None:
+    times = np.arange(10) / 30.0
+    fallen = places(thrown(times, np.array([0.3, -0.5, 0.1])), times)
+    found = find_flights(fallen)
+    assert found is not None
+    assert found.count == 10
+    np.testing.assert_allclose(found.acceleration, G, atol=1e-3)
+    assert found.contacts.shape == (0, 3)
+    assert find_flights(fallen[np.arange(9)]) is None
 
 
 def test_a_long_flight_counts_as_several() -> None:

@@ -32,3 +32,9 @@ def test_few_degrees_of_freedom_widen_the_interval() -> None:
     covariance = np.diag([0.01, 0.0])
     few, many = (derived(products, parameters(), covariance, degrees)[0].ci95 for degrees in (2.0, 1e6))
     assert (few[1] - 1.0) / (many[1] - 1.0) == pytest.approx(4.302653 / 1.959964, rel=1e-4)  # of Student's t
+
+
+def test_a_variance_below_zero_by_rounding_is_none() -> None:
+    moment, _ = derived(products, parameters(), np.array([[1.0, -1.0], [-1.0, 1.0 - 1e-9]]), 1e6)
+    assert moment.ci95 == (moment.value, moment.value)
+    assert moment.identifiable

@@ -142,9 +142,11 @@ TIMES = np.arange(6) * 0.2
 
 
 def rolled(values: Array) -> Array:
-    """A place and a speed; speeds above 9 cannot be computed."""
+    """A place and a speed; speeds above 9 cannot be computed, and those below -9 are refused."""
     if (values[:, 1] > 9.0).any():
         raise SimulationError("it diverges", "a motion", "less")
+    if (values[:, 1] < -9.0).any():
+        raise UsageError("a speed below -9", "more", "raise it")
     return np.asarray(values[:, :1, None] + values[:, 1:2, None] * TIMES[None, :, None])
 
 
@@ -175,6 +177,7 @@ def test_rollouts_are_linear_in_units_of_their_unknowns() -> None:
 
 def test_motions_that_cannot_be_computed_cost_infinitely_much_by_themselves() -> None:
     values = np.array([[0.3, 0.7], [0.3, 9.5], [0.3, 0.8]])
+    assert np.isinf(rollouts().costs(np.array([[0.3, -9.5], [0.3, 0.7]]))).tolist() == [True, False]
     costs = rollouts().costs(values)
     assert np.isinf(costs).tolist() == [False, True, False]
     assert costs[0] < costs[2]
