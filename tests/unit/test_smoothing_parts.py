@@ -11,13 +11,20 @@ import pytest
 
 from tests.flight import POINTS, fly, watch
 from vid2phys.engine.pnp import solve_poses
-from vid2phys.solvers import initialise, interval_parts, smoothing
+from vid2phys.solvers import initialise, interval_parts, prediction, smoothing
 from vid2phys.solvers.arrow import Arrow
 from vid2phys.solvers.hyperparameters import prior_hyperparameters
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.relevance import has_intermittent_inputs, with_relevance
 from vid2phys.solvers.smoothing import Chain, _first_scale, _Linear, _marginals, _Normals, _parts, _quantiles
-from vid2phys.solvers.smoothing_model import Hyperparameters, Layout, Unknowns, measurement_factors, moved
+from vid2phys.solvers.smoothing_model import (
+    Hyperparameters,
+    Layout,
+    Unknowns,
+    linearized,
+    measurement_factors,
+    moved,
+)
 from vid2phys.types import Array
 
 RECORDED, UNKNOWN = True, False
@@ -91,6 +98,22 @@ def test_the_first_scale_is_the_usual_size_of_residuals_and_one_at_least(chain: 
     assert _first_scale(layout, aside) == pytest.approx(np.sqrt(np.median(factor.distance[seen.used]) / 1.386))
     assert _first_scale(layout, aside) > 2.0
     assert _first_scale(layout, point) == max(1.0, np.sqrt(np.median(squares) / 1.386))
+
+
+def test_keypoints_cost_students_t_of_two_numbers(chain: Chain) -> None:
+    """Each keypoint by its squared distance under its own covariance, once the errors of the frame are taken off."""
+    layout, point, scale = chain.layout, chain.point, 1.3
+    seen, states = layout.problem.observation, point.states[layout.knots.frame_knot]
+    shared = point.shared[layout.knots.frame_knot]
+    predicted = prediction.bearings(layout.problem, layout.parameters(point.theta), states)
+    off = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
+    squares = np.einsum("fki,fkij,fkj->fk", off, np.linalg.inv(seen.covariance), off) / scale**2
+    used, found = seen.used, linearized(layout, point, chain.hyperparameters)
+    assert found.cost_student == pytest.approx(0.5 * 7.0 * np.log1p(squares[used] / 5.0).sum())
+    weights = 7.0 / (5.0 + squares)
+    np.testing.assert_allclose(found.weights[used], weights[used], rtol=1e-6)
+    assert found.measurements.cost / scale**2 == pytest.approx(0.5 * (weights * squares)[used].sum())
+    assert found.measurements.count == 2.0 * used.sum()
 
 
 def test_gradients_are_those_of_differences_of_the_cost(chain: Chain) -> None:
