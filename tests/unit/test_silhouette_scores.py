@@ -81,6 +81,13 @@ def test_the_foreground_of_a_moving_body_is_longer_or_shorter_than_it(
     np.testing.assert_array_equal(frame(foreground()).sharp, foreground())
 
 
+def test_what_lies_beyond_the_frame_states_nothing(no_edges: list[Any]) -> None:
+    """Half of the plate is to the right of the frame, where no pixel is foreground."""
+    found = frame(foreground(aside_px=99.5)).judged(at(99.5 / FX), None)
+    assert found.nats - 7.0 == pytest.approx(0.5 * 3.0 * np.sqrt(WIDE * HIGH) / 0.75, rel=0.08)
+    assert found.overlap == pytest.approx(0.5, abs=0.04)
+
+
 @pytest.mark.parametrize("edged", [False, True])
 def test_edges_are_those_of_the_frame_and_of_the_foreground_where_asked(edged: bool, no_edges: list[Any]) -> None:
     ratio = foreground(inside=0.7, beside=-1.2)
