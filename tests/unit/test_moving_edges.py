@@ -100,7 +100,9 @@ def three(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def regions(ratio: Array) -> list[tuple[Array, float]]:
         k = int(ratio[0, 0]) - 4
-        return [] if seen["sides"][k] is None else [(np.array(seen["middles"][k]), seen["sides"][k])]
+        if seen["sides"][k] is None:
+            return []
+        return [(np.array(seen["middles"][k]), seen["sides"][k]), (np.array([90.0, 70.0 * k]), 8.0 * (k + 1.0))]
 
     def widths(*given: Any) -> str:
         seen["asked"] = given

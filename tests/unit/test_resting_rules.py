@@ -22,7 +22,9 @@ def fit(name: Any, nats: float = 1.0) -> Any:
     return Fit(pose, nats, 0.9, None)
 
 
-def laid(monkeypatch: pytest.MonkeyPatch, fits: list[int], still: set[int], far: set[int], faces: bool = True) -> Any:
+def laid(
+    monkeypatch: pytest.MonkeyPatch, fits: list[int], still: set[int], far: set[int], stands: int | None = None
+) -> Any:
     """Return what rests become and what was asked. A fit's pose is its frame; some are `far` from it."""
     asked = list[Any]()
 
@@ -32,7 +34,7 @@ def laid(monkeypatch: pytest.MonkeyPatch, fits: list[int], still: set[int], far:
 
     def best(seen: Any, pose: Any, ground: Any, mesh: Any, normals: Any) -> Fit | None:
         asked.append(("best", seen, pose))
-        return fit(f"face at {pose}") if faces else None
+        return None if pose == stands else fit(f"face at {pose}")
 
     monkeypatch.setattr(resting, "stable_normals", lambda _: ANY)
     monkeypatch.setattr(resting, "_best_on_faces", best)
@@ -63,7 +65,8 @@ def test_each_rest_has_its_own_pose(monkeypatch: pytest.MonkeyPatch) -> None:
     poses = {each[1]: each[2] for each in asked if each[0] == "near"}
     assert poses[0] == ("face at 1", 1), "without a frame before, that of its middle"
     assert poses[6] == ("face at 7", 5)
-    assert laid(monkeypatch, [0, 1], {0, 1}, {0, 1}, faces=False)[0] == {}
+    found, _ = laid(monkeypatch, list(range(9)), {0, 1, 2, 6, 7}, {1, 6, 8}, stands=1)
+    assert found == {6: ("on", 6), 8: ("on", 8)}, "a rest on no face says nothing of the next one"
     assert laid(monkeypatch, [0, 1], set(), {0, 1}) == ({}, [])
 
 
