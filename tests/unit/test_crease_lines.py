@@ -22,23 +22,28 @@ def mesh_of(made: trimesh.Trimesh) -> Mesh:
 
 SOLID = Solid.of(mesh_of(trimesh.creation.box((0.3, 0.2, 0.1))))
 FOCAL = 400.0
-PLACED = SOLID.mesh.vertices @ Rotation.from_euler("xyz", [0.5, 0.6, 0.2]).as_matrix().T + np.array([0.1, 0.05, 1.0])
+ANGLES = [(0.5, 0.6, 0.2), (2.4, -0.5, 1.0), (-0.7, 2.2, -1.9)]
+
+
+def placed(angles: tuple[float, ...]) -> Array:
+    rotation = Rotation.from_euler("xyz", angles).as_matrix()
+    return np.asarray(SOLID.mesh.vertices @ rotation.T + np.array([0.1, 0.05, 1.0]))
 
 
 def bearing(point: Array) -> Array:
     return np.asarray(point[:2] / point[2])
 
 
-def facing_creases() -> list[int]:
+def facing_creases(vertices: Array) -> list[int]:
     """Return the creases of the box between two faces that show, by where their middles are from the box's middle."""
-    middle = PLACED.mean(axis=0)
+    middle = vertices.mean(axis=0)
     shown = []
     for e, faces in enumerate(SOLID.sides):
-        centers = [PLACED[SOLID.mesh.faces[face]].mean(axis=0) for face in faces]
-        corner = PLACED[SOLID.edges[e, 0]]
+        centers = [vertices[SOLID.mesh.faces[face]].mean(axis=0) for face in faces]
+        corner = vertices[SOLID.edges[e, 0]]
         outward = []
         for face, center in zip(faces, centers, strict=True):
-            a, b, c = PLACED[SOLID.mesh.faces[face]]
+            a, b, c = vertices[SOLID.mesh.faces[face]]
             normal = np.cross(b - a, c - a)
             outward.append(normal * np.sign(normal @ (center - middle)))
         if all(normal @ corner < 0.0 for normal in outward):
@@ -46,14 +51,15 @@ def facing_creases() -> list[int]:
     return shown
 
 
+@pytest.mark.parametrize("angles", ANGLES)
 @pytest.mark.parametrize("most", [7, 100_000])
-def test_places_are_evenly_spread_along_creases_between_faces_that_show(most: int) -> None:
+def test_places_are_evenly_spread_along_creases_between_faces_that_show(most: int, angles: tuple[float, ...]) -> None:
     """A drawn pixel apart, or farther where there would be too many; a crease may begin within a step."""
-    corners = SOLID.mesh.faces[SOLID.sides]
-    at, run, points, normals = _along_creases(PLACED, SOLID.edges, corners, FOCAL, most)
-    creases = facing_creases()
+    vertices, corners = placed(angles), SOLID.mesh.faces[SOLID.sides]
+    at, run, points, normals = _along_creases(vertices, SOLID.edges, corners, FOCAL, most)
+    creases = facing_creases(vertices)
     assert len(creases) == 3
-    ends = [[PLACED[v] for v in SOLID.edges[e]] for e in creases]
+    ends = [[vertices[v] for v in SOLID.edges[e]] for e in creases]
     lengths = [FOCAL * float(np.linalg.norm(bearing(b) - bearing(a))) for a, b in ends]
     total = sum(lengths)
     step = max(total / most, 1.0)
@@ -69,7 +75,7 @@ def test_places_are_evenly_spread_along_creases_between_faces_that_show(most: in
         np.testing.assert_allclose(bearing(points[i]), expected, atol=1e-9)
         np.testing.assert_allclose(np.cross(points[i] - a, b - a), 0.0, atol=1e-9)
         for f, face in enumerate(SOLID.sides[creases[n]]):
-            off = PLACED[SOLID.mesh.faces[face]] - PLACED[SOLID.mesh.faces[face][0]]
+            off = vertices[SOLID.mesh.faces[face]] - vertices[SOLID.mesh.faces[face][0]]
             np.testing.assert_allclose(off @ normals[i, f], 0.0, atol=1e-12)
             assert normals[i, f] @ points[i] < 0.0
 
@@ -77,7 +83,7 @@ def test_places_are_evenly_spread_along_creases_between_faces_that_show(most: in
 def test_creases_of_less_than_a_pixel_have_no_place() -> None:
     corners = SOLID.mesh.faces[SOLID.sides]
     for far, count in ((1000.0, 0), (50.0, None)):
-        at = _along_creases(PLACED + np.array([0.0, 0.0, far]), SOLID.edges, corners, FOCAL, 100)[0]
+        at = _along_creases(placed(ANGLES[0]) + np.array([0.0, 0.0, far]), SOLID.edges, corners, FOCAL, 100)[0]
         assert len(at) == count if count is not None else len(at) > 0
 
 
