@@ -11,7 +11,7 @@ import pytest
 from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.tracking.articulated import contour
 from vid2phys.tracking.articulated.config import DEFAULTS
-from vid2phys.tracking.articulated.contour import PlacedBody, downweighted, fit_configuration, refine_from
+from vid2phys.tracking.articulated.contour import PlacedBody, downweighted, fit_configuration, refine_from, refine_near
 from vid2phys.tracking.articulated.detector import Window, agreement
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.types import Array
@@ -99,6 +99,25 @@ def test_edges_count_less_than_they_state_beside_the_prior(monkeypatch: pytest.M
         assert shared == shared_px
     monkeypatch.setattr(contour, "fit_edges", lambda *_: None)
     assert refine_from(ANY, window, body(), ANY, np.zeros(2), prior) is None
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 1.0])
+def test_of_the_prior_near_a_start_a_share_is_kept(kept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges that state a place with an information, beside so much of the prior about the start."""
+    edges, stated, start = np.array([[50.0, 8.0], [8.0, 30.0]]), np.array([0.3, -0.1]), np.array([0.1, 0.2])
+
+    def refine(frame: Any, window: Any, body: Any, solid: Any, at: Array, prior: Array, config: Any) -> Any:
+        np.testing.assert_allclose(prior, np.diag([4.0, 16.0]))
+        return np.linalg.solve(edges + prior, edges @ stated + prior @ at), np.linalg.inv(edges + prior)
+
+    monkeypatch.setattr(contour, "refine_from", refine)
+    found = refine_near(ANY, ANY, body(), ANY, start, kept)
+    assert found is not None
+    prior = kept * np.diag([4.0, 16.0])
+    np.testing.assert_allclose(found[0], np.linalg.solve(edges + prior, edges @ stated + prior @ start))
+    np.testing.assert_allclose(found[1], np.linalg.inv(edges + prior))
+    monkeypatch.setattr(contour, "refine_from", lambda *_: None)
+    assert refine_near(ANY, ANY, body(), ANY, start, kept) is None
 
 
 def minima(*places: float, costs: tuple[float, ...]) -> Configurations:
