@@ -85,7 +85,7 @@ def test_a_histogram_is_blurred_by_a_bin_in_each_channel() -> None:
 def test_two_histograms_explain_colours_better_than_one() -> None:
     rng, bins, least = np.random.default_rng(2), 3, 0.01
     colors, covered = rng.integers(-1, bins**3, (9, 9)), rng.random((9, 9))
-    covered[:3], covered[6:] = 0.0, 1.0
+    colors[4, ::3], covered[:3], covered[6:] = -1, 0.0, 1.0
     both = np.zeros((2, bins**3))
     for color, share in zip(colors.ravel(), covered.ravel(), strict=True):
         if color >= 0:
