@@ -24,6 +24,7 @@ from vid2phys.tracking.texture_refinement import (
     _own_covariance,
     _pass,
     _resolve_mirrored,
+    refine_texture,
 )
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera
@@ -173,6 +174,38 @@ def test_a_pass_carries_a_fit_on_and_not_across_a_second() -> None:
     fits = [None] * 4
     _pass(body, slow, fits, range(4), None)
     assert [each is not None for each in fits] == [False, True, True, False], "1.2 s later nothing is adjacent"
+
+
+def test_a_clip_is_passed_both_ways_and_each_pass_is_half_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pass explains three frames of four; the second one mends frame 1. Frame 3 is below the least rank."""
+    orders, shares, believed = list[list[int]](), list[float](), list[Any]()
+
+    def passed(body: Any, given: Track, fits: list[Fit | None], order: Any, progress: Any) -> None:
+        orders.append(list(order))
+        if progress is not None:
+            progress(0.0)
+            progress(0.5)
+        if len(orders) % 2:
+            fits[1:] = [fit(0.3, at=1.0), fit(0.9, at=2.0), fit(0.2, at=3.0)]
+        else:
+            fits[1] = fit(0.8, at=1.5)
+
+    def moved(given: Track, camera: Camera, fits: dict[int, Fit], calibration: Calibration) -> Any:
+        believed.append({i: each.score for i, each in fits.items()})
+        return "moved"
+
+    monkeypatch.setattr(texture_refinement, "_pass", passed)
+    monkeypatch.setattr(texture_refinement, "_moved", moved)
+    monkeypatch.setattr(texture_refinement, "Patches", lambda mesh: None)
+    monkeypatch.setattr(texture_refinement, "_resolve_mirrored", lambda body, times_s, fits: None)
+    given: Any = None
+    for progress in (shares.append, None):
+        result, explained = refine_texture(given, CAMERA, given, given, track(4, 1, 2), Calibration(), progress)
+        assert result == "moved"  # type: ignore[comparison-overlap]
+        assert explained.tolist() == [False, True, True, False]
+    assert orders == 2 * [[0, 1, 2, 3], [3, 2, 1, 0]]
+    assert shares == [0.0, 0.25, 0.5, 0.75]
+    assert believed == 2 * [{1: 0.8, 2: 0.9}]
 
 
 def test_a_frame_that_is_hardly_explained_is_not_followed() -> None:
