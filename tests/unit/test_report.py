@@ -14,6 +14,7 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
 from vid2phys.io.video import read_clip
+from vid2phys.report.ground_grid import ground_grid
 from vid2phys.report.html import _impact_rows, _ranges, widths, write_report
 from vid2phys.report.mesh_lines import Projected, Window, mesh_lines, project_vertices
 from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
@@ -75,6 +76,26 @@ def test_overlay_follows_the_body(tmp_path: Path, flight: Flight, distortion: tu
         left = frame[: camera.height // 2, : camera.width].astype(int)
         saturation = left.max(axis=-1) - left.min(axis=-1)
         assert np.percentile(saturation, 99) < 40
+
+
+def test_the_ground_is_drawn_beside_the_frame_alone(tmp_path: Path, flight: Flight) -> None:
+    camera, result = camera_of(flight), noisy_result(flight)
+    write_clip(tmp_path / "clip.mp4", flight, camera)
+    clip, lost = read_clip(tmp_path / "clip.mp4"), np.zeros(len(flight.times_s), dtype=bool)
+    ground = ground_grid(np.array([0.0, 0.0, 1.0]), 0.0, result.trajectory.states[:, :3], 0.3)
+    scene = clip, camera, cross_mesh(), flight.system, result.trajectory, lost
+    for name, lines in (("plain.mp4", None), ("ground.mp4", ground)):
+        write_overlay(tmp_path / name, *scene, ground=lines)
+    plain, drawn = (next(iter(read_clip(tmp_path / name).frames)).astype(int) for name in ("plain.mp4", "ground.mp4"))
+    changed = np.abs(drawn - plain).max(axis=-1) > 25
+    seen = project_vertices(camera, ground).pixels.reshape(-1, 2)
+    inside = ((seen >= 1.0) & (seen < np.array([camera.width - 1, camera.height - 1]))).all(axis=1)
+    assert inside.any()
+    assert changed[:, : camera.width - 16].mean() < 0.002, "the codec alone"
+    column, row = np.round(seen[inside]).astype(int).T
+    right = changed[:, -camera.width :]
+    near = [right[y - 1 : y + 2, x - 1 : x + 2].any() for x, y in zip(column, row, strict=True)]
+    assert np.mean(near) > 0.5
 
 
 def test_report_is_one_offline_file(tmp_path: Path, flight: Flight) -> None:

@@ -16,12 +16,13 @@ from vid2phys.io.video import VideoWriter
 from vid2phys.report.mesh_lines import Box, Image, Projected, Window, blend, bounds, mesh_lines, project_vertices
 from vid2phys.types import Camera, Clip, Mesh, Trajectory
 
-FIT_COLOR, LOST_COLOR, TRAIL_COLOR = (0, 255, 160), (255, 90, 40), (255, 220, 60)
+FIT_COLOR, LOST_COLOR, TRAIL_COLOR, GROUND_COLOR = (0, 255, 160), (255, 90, 40), (255, 220, 60), (120, 200, 255)
 _AXIS_COLORS = ((255, 70, 70), (90, 230, 90), (90, 140, 255))
 _MAX_PANEL_WIDTH = 960
 _SMALL_OBJECT = 0.3  # of the frame's height: below it a magnified inset is shown
 _TRAIL_S = 1.0
 _GAP_PX = 4
+_GROUND_OPACITY = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,13 @@ def write_overlay(
     lost: NDArray[np.bool_],
     *,
     mesh_of: Callable[[int], Mesh] | None = None,
+    ground: Array | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """Write the overlay video, H.264.
 
     The mesh is projected through the camera's whole distortion model onto the original frames. A magnified inset
-    follows a small object. Lost frames have a border, and contours in another colour.
+    follows a small object. Lost frames have a border, and contours in another colour. The ground is a grid.
 
     Args:
         path: of the video.
@@ -84,6 +86,7 @@ def write_overlay(
         trajectory: one state a frame.
         lost: [T], frames in which the object was not detected.
         mesh_of: gives the mesh as a frame of a rolling shutter shows it (default: the mesh in all frames).
+        ground: lines [N, P, 3] m of the ground in the world (default: none are drawn).
         progress: called with what is done, how many frames, and of how many.
     """
     states = trajectory.states
@@ -102,7 +105,8 @@ def write_overlay(
             before = (clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)
             trail = project_vertices(camera.at(index), positions[before]).pixels
             label = f"frame {index}   {time_s:.2f} s"
-            drawn = draw_frame(scene, frame, lines, axes[index], trail, bool(lost[index]), label)
+            grid = () if ground is None else tuple(project_vertices(camera.at(index), ground).pixels)
+            drawn = draw_frame(scene, frame, lines, axes[index], trail, bool(lost[index]), label, grid)
             video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
@@ -136,12 +140,19 @@ def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int
 
 
 def draw_frame(
-    scene: Scene, frame: Image, lines: Lines, axes_px: Array, trail_px: Array, lost: bool, label: str
+    scene: Scene,
+    frame: Image,
+    lines: Lines,
+    axes_px: Array,
+    trail_px: Array,
+    lost: bool,
+    label: str,
+    ground_px: Sequence[Array] = (),
 ) -> Image:
     """Return one frame of the overlay: left the frame, right the fit over it.
 
     axes_px: [4, 2], origin and ends of x, y, z. trail_px: [N, 2], where the origin was before. lost: whether the object
-    was not detected.
+    was not detected. ground_px: lines [P, 2] of the ground.
     """
     import cv2
 
@@ -151,6 +162,10 @@ def draw_frame(
         plain = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
     drawn = plain.copy()
     window = Window(0.0, 0.0, width, height, scene.scale)
+    if ground_px:
+        for line in ground_px:
+            _polyline(drawn, window.place(line), GROUND_COLOR, 1)
+        drawn = cv2.addWeighted(drawn, _GROUND_OPACITY, plain, 1.0 - _GROUND_OPACITY, 0.0).astype(np.uint8)
     _draw_fit(drawn, window, lines, axes_px, trail_px, lost)
     if scene.inset is not None:
         _draw_inset(scene.inset, frame, plain, None, axes_px, lost)

@@ -16,7 +16,7 @@ from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.progress import Progress, of_clip, silent
 
 if TYPE_CHECKING:
-    from vid2phys.types import Camera, Mesh, Result
+    from vid2phys.types import Array, Camera, Mesh, Result
 
 TRACKED_BY = "camera_of_observation.yaml"
 _FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
@@ -71,8 +71,22 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
         result.trajectory,
         lost,
         mesh_of=_shown_meshes(result, inputs, camera, mesh),
+        ground=_ground(result, inputs),
         progress=lambda stage, done, total: progress("drawing overlay.mp4", done, total),
     )
+
+
+def _ground(result: Result, inputs: Inputs) -> Array | None:
+    """Return lines [N, P, 3] m of the ground that impacts were fitted on, None where none were."""
+    from vid2phys.engine.systems.rigid_contact import OF_GROUND, plane
+    from vid2phys.report.ground_grid import ground_grid
+
+    values = {p.name: p.value for p in result.parameters if p.name in OF_GROUND}
+    if "impacts" not in result.diagnostics or len(values) < len(OF_GROUND):
+        return None
+    normal, offset = plane(values)
+    places, _ = inputs.system.body_pose(result.trajectory.states)
+    return ground_grid(normal, float(offset), places, inputs.mesh.radius_m)
 
 
 def _shown_meshes(result: Result, inputs: Inputs, camera: Camera, mesh: Mesh) -> Callable[[int], Mesh] | None:
