@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts
+from vid2phys.commands.identify.silhouette_doubts import likely_reason, silhouette_doubts, training_notes
 from vid2phys.geometry import Pose
 from vid2phys.io.primitives import load_body
 from vid2phys.notes import Severity, severity_of
@@ -103,3 +103,22 @@ def test_other_proportions_are_doubted_where_they_are_sure_and_visible() -> None
     assert doubts(GOOD, other=Proportions(ratio=1.05, std=0.01, off_px=4.0)) == []
     assert doubts(GOOD, other=Proportions(ratio=1.2, std=0.1, off_px=4.0)) == []  # frames disagree
     assert doubts(GOOD, other=Proportions(ratio=1.2, std=0.02, off_px=1.5)) == []  # a wider contour explains it
+
+
+@pytest.mark.parametrize(
+    ("training", "lost", "doubts", "expected"),
+    [
+        ("", 3, (), []),
+        ("`train`", 0, (), ["a trained model would hardly help"]),
+        ("`train`", 3, (), ["3 of 8 frames are lost"]),
+        ("`train`", 0, ("its orientation jumps",), ["0 of 8 frames are lost"]),
+    ],
+)
+def test_training_is_recommended_where_frames_are_lost_or_doubted(
+    training: str, lost: int, doubts: tuple[str, ...], expected: list[str]
+) -> None:
+    inputs, track = SimpleNamespace(training=training), SimpleNamespace(tracked=np.arange(8) >= lost)
+    notes = training_notes(cast(Any, inputs), cast(Any, track), doubts)
+    assert len(notes) == len(expected)
+    assert all(text in note for text, note in zip(expected, notes, strict=True))
+    assert all(("`train`" in note) == ("hardly" not in note) for note in notes)

@@ -28,7 +28,12 @@ from vid2phys.commands.identify.fit_springs import fit_springs, fits_springs
 from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
 from vid2phys.commands.identify.plausibility import distance_notes, flights_of, plausibility_notes
-from vid2phys.commands.identify.silhouette_doubts import likely_reason, proportion_doubts, silhouette_doubts
+from vid2phys.commands.identify.silhouette_doubts import (
+    likely_reason,
+    proportion_doubts,
+    silhouette_doubts,
+    training_notes,
+)
 from vid2phys.commands.identify.unknown_torques import without_opposed
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
@@ -478,13 +483,15 @@ def _lost_notes(inputs: Inputs, tracked: Track) -> list[str]:
         return []
     usual = "check that the body is that of the mesh, and at least 20 pixels wide; a --hint shows where it is"
     reason = likely_reason(tracked.visibility) or usual
-    return [doubt(f"the mesh '{inputs.mesh.name}' explains what moves in too few frames: {reason}")]
+    few = doubt(f"the mesh '{inputs.mesh.name}' explains what moves in too few frames: {reason}")
+    return [few, *training_notes(inputs, tracked)]
 
 
 def _quality_notes(inputs: Inputs, tracked: Track) -> list[str]:
     quality = float(np.median(tracked.quality[tracked.tracked]))
     if inputs.untrained is not None:
-        return silhouette_doubts(inputs, tracked)
+        doubts = silhouette_doubts(inputs, tracked)
+        return [*doubts, *training_notes(inputs, tracked, doubts)]
     notes = list(proportion_doubts(inputs, tracked))
     if quality > SURE_QUALITY:
         return notes

@@ -71,6 +71,7 @@ class Inputs:
     fits_readout: bool = False  # of a rolling shutter
     readout: ReadoutEstimate | None = None  # where it was fitted
     preview: Path | None = None  # image of the first frame in which a body without a model is found
+    training: str = ""  # the command that trains a model for a body without one, with its duration; empty if not asked
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -308,7 +309,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
         known = with_camera_errors(known, filmed.camera)
         if "gravity" in config.fit:  # an acceleration is as wrong as the size that it is measured by
             known = with_unknown_size(known)
-    model, untrained = None, None
+    model, untrained, training = None, None, ""
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
     if config.observation is None:
         if config.model is None:
@@ -318,16 +319,15 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
         if model is None:
             untrained = shape_of(mesh, system.name)
         if model is None and config.model is None:
-            command = train_command(mesh, config.shape, config.system, units, move)
-            got = f"no model is trained for '{mesh.name}': it is tracked by its silhouette"
-            notes = (*notes, f"{got}; for more accuracy run `{command}` ({TRAINING_TIME})")
+            training = f"`{train_command(mesh, config.shape, config.system, units, move)}` ({TRAINING_TIME})"
+            notes = (*notes, f"no model is trained for '{mesh.name}': it is tracked by its silhouette")
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
     inputs = Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
     hint = _checked_hint(config, clip)
     if hint is not None and model is not None and len(clip.times_s) > 1:
         used = f"{hint.flag} is not used: the trained model finds the body; `--model none` uses it"
         inputs = replace(inputs, warnings=(*notes, used))
-    return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint, on_hinge=on)
+    return replace(inputs, untrained=untrained, focal=filmed.focal, hint=hint, on_hinge=on, training=training)
 
 
 def _checked_hint(config: IdentifyConfig, clip: Clip) -> Hint | None:

@@ -10,7 +10,7 @@ Limits: a wrong mesh whose proportions are within some per cent of those of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,20 @@ NOISY = 18.0  # standard deviation of noise from which on it hides edges, grey l
 def silhouette_doubts(inputs: Inputs, tracked: Track) -> list[str]:
     """Return the first doubt about a track by silhouettes; an empty list where there is none."""
     return list(islice(_doubts(inputs, tracked), 1))
+
+
+def training_notes(inputs: Inputs, tracked: Track, doubts: Sequence[str] = ()) -> list[str]:
+    """Return how much a trained model would help a track by silhouettes, if nobody asked to do without.
+
+    Edges refine the poses of a model as they refine those of silhouettes. So a model helps where frames are lost or
+    poses are doubted. doubts: about the track.
+    """
+    lost, frames = int((~tracked.tracked).sum()), len(tracked.tracked)
+    if not inputs.training:
+        return []
+    if lost or doubts:
+        return [f"a trained model may find the body better ({lost} of {frames} frames are lost): {inputs.training}"]
+    return [f"a trained model would hardly help: all {frames} frames show the silhouette, and edges refine its poses"]
 
 
 def proportion_doubts(inputs: Inputs, tracked: Track, reason: str | None = None) -> Iterator[str]:
