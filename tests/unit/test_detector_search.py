@@ -14,7 +14,6 @@ from vid2phys.error_model import Calibration
 from vid2phys.tracking.detectors import Places, search
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
 from vid2phys.tracking.detectors.search import LastSeen, ObjectDetector, plausible
-from vid2phys.tracking.detectors.shown import propose
 from vid2phys.types import Array, Camera
 
 RADIUS_M = 0.1
@@ -77,8 +76,17 @@ def test_where_the_user_shows_the_object_no_more_quality_is_needed() -> None:
     one = replace(detector(None), shown=shown)
     credible, _ = one.judge([UNUSED] * 3, seen(places, None, quality))
     assert credible.tolist() == [True, False, False]
-    assert propose(UNUSED, one) is shown
-    assert not len(propose(UNUSED, detector(None)).center_px)
+
+
+def test_where_the_user_shows_the_object_no_other_place_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposed = Places(np.array([[30.0, 40.0]]), np.array([20.0]))
+    monkeypatch.setattr(search, "proposers", lambda: iter([lambda frame, detector: proposed]))
+    shown = Places(np.array([[180.0, 120.0], [180.0, 120.0]]), np.array([40.0, 50.0]))
+    for place, expected in ((None, proposed), (shown, shown)):
+        bearings, radii = replace(detector(None), shown=place)._candidates(UNUSED)
+        off = (expected.center_px - CAMERA.K[:2, 2]) / CAMERA.K[0, 0]
+        np.testing.assert_allclose(bearings, off, atol=1e-12)
+        np.testing.assert_allclose(np.tan(radii), 0.5 * expected.diameter_px / CAMERA.K[0, 0], rtol=0.1)
 
 
 def test_a_thing_that_was_there_while_the_object_was_elsewhere_is_another() -> None:

@@ -14,7 +14,7 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.frame_store import FrameStore
-from vid2phys.tracking.single_image import TexturedBody, _Search, refine_single_images
+from vid2phys.tracking.single_image import PoseSearch, TexturedBody, refine_single_images
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
@@ -91,7 +91,7 @@ def test_a_body_whose_symmetry_is_about_another_point_gets_its_label() -> None:
 def test_evidence_of_the_shape_counts_a_fifteenth_beside_that_of_the_texture() -> None:
     assert LONE is not None
     frame, pose = cast(START, np.random.default_rng(6), False), Pose(START, PLACE)
-    search = _Search(LONE, frame, CAMERA, pose)
+    search = PoseSearch(LONE, frame, CAMERA, pose)
     shown = LONE.texture.shown(search._view, search._image, pose)
     share, nats = shown.explained(LONE.texture.colors[0])
     assert search.share == share > 0.6
@@ -104,7 +104,7 @@ def test_a_better_pose_counts_if_it_explains_a_quarter_of_the_texture() -> None:
     assert LONE is not None
     frame, pose = cast(START, np.random.default_rng(7), False), Pose(START, PLACE)
     start = pose.retract(np.array([0.15, -0.1, 0.1, 0.006, -0.004, 0.03]))
-    search = _Search(LONE, frame, CAMERA, start)
+    search = PoseSearch(LONE, frame, CAMERA, start)
     before = search.nats
     search._take(start, LONE.solid)
     assert search.fit is not None
@@ -114,7 +114,7 @@ def test_a_better_pose_counts_if_it_explains_a_quarter_of_the_texture() -> None:
     search._take(pose, LONE.solid)
     assert search.pose is kept, "no better one"
     mirrored = Pose(START @ GROUP[3], PLACE)
-    wrong = _Search(LONE, frame, CAMERA, mirrored)
+    wrong = PoseSearch(LONE, frame, CAMERA, mirrored)
     wrong.nats = -1e9
     wrong._take(mirrored, LONE.solid)
     assert wrong.fit is None, "the texture of another label explains too little"
@@ -123,7 +123,7 @@ def test_a_better_pose_counts_if_it_explains_a_quarter_of_the_texture() -> None:
 def test_a_start_is_fitted_to_edges_and_texture_in_turn() -> None:
     assert LONE is not None
     frame, pose = cast(START, np.random.default_rng(8), False), Pose(START, PLACE)
-    search = _Search(LONE, frame, CAMERA, pose.retract(np.array([0.25, -0.2, 0.2, 0.01, -0.01, 0.05])))
+    search = PoseSearch(LONE, frame, CAMERA, pose.retract(np.array([0.25, -0.2, 0.2, 0.01, -0.01, 0.05])))
     search.begin(pose.retract(np.array([0.12, -0.08, 0.1, 0.006, -0.004, 0.03])))
     assert search.fit is not None
     assert _off_deg(search.pose.rotation, START) < 1.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from tests.unit.test_single_image import LONE, START
 from tests.unit.test_texture import CAMERA, GROUP, PLACE
@@ -13,11 +15,14 @@ from tests.unit.test_texture import cast as drawn
 from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import Pose
+from vid2phys.tracking.detectors import texture
 from vid2phys.tracking.detectors.network import Detections, direction_and_size
 from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.detectors.texture import textured_detection
+from vid2phys.tracking.single_image import TexturedBody
 from vid2phys.types import Camera
 
+UNUSED: Any = None
 RADIUS_M = 0.05 * np.sqrt(3.0)
 
 
@@ -52,7 +57,33 @@ def test_the_place_is_taken_that_the_paint_explains() -> None:
     seen = _detections(Pose.stack([elsewhere, near]))
     found = textured_detection(cast(ObjectDetector, _ObjectDetector(seen)), frame, LONE)
     assert found is not None
-    np.testing.assert_array_equal(found.poses.translation[0, 0], near.translation)
+    detections, search = found
+    np.testing.assert_array_equal(detections.poses.translation[0, 0], near.translation)
+    assert float(np.trace(START.T @ search.pose.rotation)) > 1.0 + 2.0 * np.cos(0.03), "the label is that of the paint"
+    np.testing.assert_allclose(search.pose.translation, PLACE, atol=5e-3)
+
+
+def test_of_places_that_the_paint_explains_the_best_counts_and_starts_alike_count_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert LONE is not None
+    begun = list[float]()
+
+    def search(body: Any, frame: Any, camera: Any, pose: Pose) -> Any:
+        begun.append(float(pose.translation[2]))
+        share, nats = {1.0: (0.9, 20.0), 1.1: (0.5, 30.0), 1.2: (0.3, 40.0)}[round(begun[-1], 1)]
+        return SimpleNamespace(share=share, nats=nats)
+
+    monkeypatch.setattr(TexturedBody, "search", search)
+    monkeypatch.setattr(texture, "plausible", lambda seen, radius_m: np.ones(len(seen.views), dtype=bool))
+    depths = np.array([1.0, 1.01, 1.1, 1.2])
+    rotations = np.stack([START, START @ GROUP[5], START, START])
+    seen = _detections(Pose(rotations, depths[:, None] * np.array([0.0, 0.0, 1.0])))
+    found = textured_detection(cast(ObjectDetector, _ObjectDetector(seen)), UNUSED, LONE)
+    assert found is not None
+    assert found[0].poses.translation[0, 0, 2] == 1.1, "1.2 explains too little"
+    assert found[1].nats == 30.0
+    assert begun == [1.0, 1.1, 1.2], "a symmetry element and a hundredth of the depth are no other start"
 
 
 def test_a_image_without_it_has_no_place() -> None:

@@ -10,6 +10,7 @@ Limits: frames that have no other within a quarter of a second; a second of one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,24 +46,25 @@ def refine_single_images(
     frames: Indexed, camera: Camera, body: TexturedBody, track: Track, calibration: Calibration
 ) -> Track:
     """Return the track with the poses of single images refined by shape and texture."""
-    seen, times, known = track.observation, track.observation.times_s, track.tracked
-    pose, found = track.poses.pose.copy(), list[int]()
-    std = np.zeros((len(times), 6))
+    times, known, pose = track.observation.times_s, track.tracked, track.poses.pose
+    fits = dict[int, Contour]()
     for i in np.flatnonzero(known):
         single = (np.abs(times[known] - times[i]) < _SINGLE_S).sum() == 1
-        if not single or in_frame_diameter(camera, *body.place(pose.translation[i])) < LEAST_PX:
-            continue
-        refined = body.refine(frames[int(i)], camera, pose[i])
-        if refined is None:
-            continue
-        pose[i] = refined.pose
-        std[i] = np.sqrt(np.diag(refined.covariance)) * calibration.contour_scale
-        found.append(int(i))
-    frames = np.array(found, dtype=np.int64)
-    basis = std[frames][..., None] * np.eye(6)
-    observation = with_poses(seen, frames, pose[frames], basis, seen.process_time_s, "single image")
-    poses = replace(track.poses, pose=pose)
-    return replace(track, observation=observation, poses=poses).clocked()
+        if single and in_frame_diameter(camera, *body.place(pose.translation[i])) >= LEAST_PX:
+            refined = body.refine(frames[int(i)], camera, pose[i])
+            fits |= {} if refined is None else {int(i): refined}
+    return with_fits(track, fits, calibration)
+
+
+def with_fits(track: Track, fits: Mapping[int, Contour], calibration: Calibration) -> Track:
+    """Return the track with the poses of fits to single images, by frame."""
+    rows, seen, pose = np.array(sorted(fits), dtype=np.int64), track.observation, track.poses.pose.copy()
+    std = np.zeros((len(rows), 6))
+    for k, i in enumerate(rows.tolist()):
+        pose[i] = fits[i].pose
+        std[k] = np.sqrt(np.diag(fits[i].covariance)) * calibration.contour_scale
+    observation = with_poses(seen, rows, pose[rows], std[..., None] * np.eye(6), seen.process_time_s, "single image")
+    return replace(track, observation=observation, poses=replace(track.poses, pose=pose)).clocked()
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,15 @@ class TexturedBody:
 
         The pose is near the given one, up to the symmetry, unless that explains little of the texture.
         """
-        return self._search(frame, camera, pose).fit
+        return self.search(frame, camera, pose).fit
 
-    def share(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> float:
-        """Return the share of a frame that the texture explains at a pose, at most 1."""
-        return self._search(frame, camera, pose).share
+    def element_nats(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> Array:
+        """Return the log-likelihood [G] of orientations R @ rotations[g]^T by the texture, the best at zero, nats."""
+        return PoseSearch(self, frame, camera, pose).element_nats()
 
-    def _search(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> _Search:
-        search = _Search(self, frame, camera, pose)
+    def search(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> PoseSearch:
+        """Return the search for the pose that explains a frame best, which began at a pose, at its end."""
+        search = PoseSearch(self, frame, camera, pose)
         search.clear()
         pose = search.pose
         for element in np.argsort(-search.element_nats(), kind="stable")[:_ELEMENTS]:
@@ -114,7 +117,7 @@ class TexturedBody:
         return self.solid.without_creases()
 
 
-class _Search:
+class PoseSearch:
     """The best pose so far of a body in one image.
 
     Attributes:

@@ -12,7 +12,7 @@ Limits: one object of a known shape; a camera that moves has no motion cue, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from vid2phys.tracking.hypotheses import (
     scored,
     tilt_evidence,
 )
-from vid2phys.tracking.single_image import TexturedBody, refine_single_images
+from vid2phys.tracking.single_image import TexturedBody, refine_single_images, with_fits
 from vid2phys.tracking.support import supported
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 from vid2phys.tracking.texture_refinement import refine_texture
@@ -239,13 +239,17 @@ def _track_single_image(
     detector: ObjectDetector, frames: FrameStore, times_s: Array, body: TexturedBody, inputs: TrackingInputs
 ) -> Track | None:
     """Track a textured object in a clip of one frame; return None where its texture is not seen."""
-    seen = textured_detection(detector, frames[0], body)
-    if seen is None or inputs.texture is None:
+    detected = textured_detection(detector, frames[0], body)
+    if detected is None or inputs.texture is None:
         return None
+    seen, best = detected
     nats = inputs.texture.evidence(seen, [frames[0]], inputs.camera)
     evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
     found = label(times_s, np.zeros(1, dtype=np.int64), seen, evidence, inputs)
-    return refine_single_images(frames, inputs.camera, body, found.clocked(), inputs.calibration)
+    fits = {} if best.fit is None else {0: best.fit}
+    found = with_fits(found.clocked(), fits, inputs.calibration)
+    by_texture = body.element_nats(frames[0], inputs.camera, found.poses.pose[0])
+    return replace(found, branch_log_likelihood=by_texture)
 
 
 def corrected(found: Track, frames: FrameStore, inputs: TrackingInputs, progress: Report | None = None) -> Track:

@@ -186,8 +186,8 @@ class ObjectDetector:
         return self.detect([frame] * len(order), first.poses.translation[order, 0]) if len(order) else None
 
     def _candidates(self, frame: Image) -> tuple[Array, Array]:
-        """Return the bearings [N, 2] and angular radii [N] of the places that the detectors propose."""
-        places = [propose(frame, self) for propose in proposers()]
+        """Return bearings [N, 2] and angular radii [N] of the places that the user shows, or the detectors propose."""
+        places = [propose(frame, self) for propose in proposers()] if self.shown is None else [self.shown]
         center = np.concatenate([each.center_px for each in places])
         diameter = np.concatenate([each.diameter_px for each in places])
         sides = center[:, None] + diameter[:, None, None] * np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]])
