@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.painted import CAMERA, RADIUS_M, PaintedModel, make_scene
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import array_clip
 from vid2phys.tracking import tracker
 from vid2phys.tracking.cues import ActiveCues
@@ -21,6 +22,7 @@ from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import TrackerConfig, TrackingInputs, _part, candidates, corrected, track
 from vid2phys.types import Array, Clip
 
+UNUSED: Any = None
 ERRORS = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)
 
 
@@ -108,6 +110,25 @@ def test_an_image_whose_texture_is_not_seen_is_tracked_as_a_clip(monkeypatch: py
     steps = Steps(monkeypatch, texture_seen=False)
     track(blank(1), CAMERA, PaintedModel(), RADIUS_M, calibration=ERRORS, mesh=MESH, texture=TEXTURE)
     assert steps.calls == ["one image", *PASSES, "corrections", "single images", "support"]
+
+
+def test_the_evidence_of_an_image_is_that_of_its_refined_pose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network's pose some degrees off may favour another label; the refined one has the label of the texture."""
+    labelled = Track.of_nothing(np.zeros(1), np.eye(3), ERRORS, np.array([-7.0, 0.0]))
+    refined = Pose(np.eye(3), np.array([0.1, 0.2, 1.5]))
+    fit = SimpleNamespace(pose=refined, covariance=1e-4 * np.eye(6))
+    monkeypatch.setattr(tracker, "textured_detection", lambda *_: (None, SimpleNamespace(fit=fit)))
+    monkeypatch.setattr(tracker, "label", lambda *_: labelled)
+    nats = {0.0: [-9.0, 0.0], 0.1: [0.0, -9.0]}
+    body: Any = SimpleNamespace(element_nats=lambda frame, camera, pose: np.array(nats[float(pose.translation[0])]))
+    inputs: Any = SimpleNamespace(
+        texture=SimpleNamespace(evidence=lambda *_: np.zeros((1, 1, 2))), camera=CAMERA, calibration=ERRORS
+    )
+    frames: Any = [np.zeros((48, 64, 3), np.uint8)]
+    found = tracker._track_single_image(UNUSED, frames, np.zeros(1), body, inputs)
+    assert found is not None
+    np.testing.assert_allclose(found.poses.pose.translation[0], refined.translation)
+    assert found.branch_log_likelihood.tolist() == [0.0, -9.0]
 
 
 def test_a_camera_that_moves_has_no_background(monkeypatch: pytest.MonkeyPatch) -> None:
