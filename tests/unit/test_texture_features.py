@@ -12,7 +12,7 @@ from tests.moving_box import CAMERA, box_mesh, wall
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.texture import SurfaceColors
-from vid2phys.tracking.detectors.texture_features import TextureFeatures
+from vid2phys.tracking.detectors.texture_features import DEFAULTS, TextureFeatures
 from vid2phys.types import Mesh, Texture
 
 POSE = Pose(matrix_from_rotvec(np.array([0.5, -0.4, 0.3])), np.array([0.03, -0.02, 0.45]))
@@ -77,3 +77,9 @@ def test_samples_that_one_solver_refuses_go_to_another(printed: Mesh, monkeypatc
     found = features.detect(photograph(printed, POSE), CAMERA)
     assert found is not None
     assert np.degrees(np.linalg.norm(POSE.step_to(found[0])[:3])) < 2.0
+
+
+@pytest.mark.parametrize(("features", "usable"), [(1, False), (40, True)])
+def test_a_mesh_whose_print_has_next_to_no_features_has_none(printed: Mesh, features: int, usable: bool) -> None:
+    few = replace(DEFAULTS, features=features, views=4)
+    assert (TextureFeatures.of(printed, few) is not None) == usable

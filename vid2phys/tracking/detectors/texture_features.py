@@ -50,6 +50,7 @@ class FeatureConfig:
 
 
 DEFAULTS = FeatureConfig()
+_COMPARED = 8  # most similar features of the mesh, of which one elsewhere on the surface is the second best
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class TextureFeatures:
             at = np.round([point.pt for point in found]).astype(int)
             descriptors.append(_rooted(described))
             points.append(place[at[:, 1], at[:, 0]])
-        if not descriptors:
+        if sum(map(len, descriptors)) <= _COMPARED:
             return None
         return TextureFeatures(np.concatenate(descriptors), np.concatenate(points), mesh.radius_m, config)
 
@@ -160,7 +161,7 @@ class TextureFeatures:
         best = similar.argmax(axis=1)
         rows = np.arange(len(best))
         nearest = 2.0 - 2.0 * similar[rows, best]
-        candidates = np.argpartition(-similar, 8, axis=1)[:, :8]
+        candidates = np.argpartition(-similar, _COMPARED, axis=1)[:, :_COMPARED]
         apart = np.linalg.norm(self.points[candidates] - self.points[best][:, None], axis=-1)
         elsewhere = apart > self.config.reach_share * self.radius_m
         other = np.where(elsewhere, 2.0 - 2.0 * np.take_along_axis(similar, candidates, 1), np.inf).min(axis=1)
