@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from vid2phys.engine.pose_geometry import rotation_grid
+from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.texture import TextureConfig
 from vid2phys.tracking.detectors import texture
 from vid2phys.tracking.detectors.texture import textured_detection
@@ -150,15 +151,21 @@ def test_a_body_of_few_pixels_or_beside_the_frame_is_not_searched() -> None:
         ((0.3, 0.3, 0.3), (True, True, True), (1.0, 1.0, 1.0), None),
     ],
 )
-def test_the_first_plausible_detection_that_the_texture_explains_is_taken(
+def test_of_plausible_detections_that_the_texture_explains_the_best_is_taken(
     shares: tuple[float, ...], sound: tuple[bool, ...], cost: tuple[float, ...], chosen: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    poses = SimpleNamespace(cost=np.array(cost)[:, None], pose=np.arange(3)[:, None])
-    seen = SimpleNamespace(poses=poses, select=lambda some: np.flatnonzero(some).tolist())
+    """The evidence of shape and texture falls from the first detection to the last."""
+    at = Pose(np.tile(np.eye(3), (3, 1, 1, 1)), np.array([[[0.0, 0.0, 1.0 + k]] for k in range(3)]))
+    seen = SimpleNamespace(
+        poses=SimpleNamespace(cost=np.array(cost)[:, None], pose=at), select=lambda some: np.flatnonzero(some).tolist()
+    )
     detector: Any = SimpleNamespace(finalists=lambda frame, most: seen, radius_m=0.1, camera=None)
     monkeypatch.setattr(texture, "plausible", lambda detections, radius_m: np.array(sound))
-    body: Any = SimpleNamespace(share=lambda frame, camera, pose: shares[pose])
+    searches = [SimpleNamespace(share=share, nats=-float(k)) for k, share in enumerate(shares)]
+    body: Any = SimpleNamespace(
+        rotations=np.eye(3)[None], search=lambda frame, camera, pose: searches[round(pose.translation[2]) - 1]
+    )
     frame: Any = None
     found: Any = textured_detection(detector, frame, body)
-    assert found == (None if chosen is None else [chosen])
+    assert found == (None if chosen is None else ([chosen], searches[chosen]))
