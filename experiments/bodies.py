@@ -23,7 +23,8 @@ class Entry:
 
     model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
     the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
-    keypoints are read another way; tracking: when they are in clips; alone: when they are in single images.
+    keypoints are read another way; tracking: when they are in clips; alone: when they are in single images. mesh: the
+    file of a rigid body.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Entry:
     detection: int = 6
     tracking: int = 0
     single_image: int = 0
+    mesh: str | None = None
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -49,7 +51,8 @@ def _command(what: str) -> str:
     return f"vid2phys train-risp {what} --samples 12000 --epochs 12 --gamma 1 --seed 0"
 
 
-def _mesh(path: str) -> Mesh:
+def mesh_at(path: str) -> Mesh:
+    """Return the mesh of a rigid body of the tables. Raises InputError where it is not there."""
     from vid2phys.io.mesh import load_mesh
 
     places = [Path(path), Path(__file__).resolve().parents[1] / path]
@@ -68,9 +71,9 @@ def _rigid(
         from experiments.rigid import RigidAdapter
         from vid2phys.engine.systems import get
 
-        return RigidAdapter(name, _mesh(path), get(system), paper, command, labelled=labelled)
+        return RigidAdapter(name, mesh_at(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make, detection, RIGID_TRACKING)
+    return Entry(name, Path(path).parent.name, command, 96, make, detection, RIGID_TRACKING, mesh=path)
 
 
 def _articulated(name: str, paper: float, *, tracking: int = 0, single_image: int = 0) -> Entry:

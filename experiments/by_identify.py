@@ -1,7 +1,7 @@
 """Run the pipeline of `vid2phys identify` on a filmed experiment.
 
 Camera, mesh, actions and all parameters but the unknown ones are known; the body's place and first state are not. A
-body without a shipped model is tracked by its silhouette, as the command does.
+body has the model that the command finds by its shape, else it is tracked by its silhouette.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from experiments.table import Setting
 
 PRESET_IMAGES = 1_200_000  # 100 epochs of the 12,000 renders that all methods of a body share
 TRAINED_IN = "risp-table1"
-NETWORK_OF = {"perceptual": "ours", "ours-known-start": "ours"}
+NETWORK_OF = {"perceptual": "ours", "ours-known-start": "ours", "ours-known-place": "ours"}
 """Whose network a method uses, if not its own: features need weights, and none can be downloaded."""
 
 
@@ -49,6 +49,7 @@ def with_marks(rows: Rows, networks: Mapping[tuple[str, str], str], setting: Set
 
 
 def trained_networks(table: Path) -> dict[tuple[str, str], bool]:
-    """Return whether each network was trained to its end, by body and method; empty where table 1 is missing."""
+    """Return whether each network was trained to its end, by body and name; empty where table 1 is missing."""
     rows = (read_json(table) or {}).get("rows", [])
-    return {(row["system"], row["method"]): row["converged"] for row in rows if "converged" in row}
+    trained = [row for row in rows if "converged" in row]
+    return {(row["system"], NETWORK_OF.get(row["method"], row["method"])): row["converged"] for row in trained}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from experiments.bodies import Entry
+from experiments.bodies import Entry, mesh_at
 from experiments.image_alignment import VERSION
 from experiments.methods import (
     MODEL_PLACES,
@@ -126,6 +126,23 @@ def read_json(path: Path) -> Any:
 def usable_model(entry: Entry, setting: Setting) -> Path | None:
     """Return the folder of the body's own model, if it was trained by the default command."""
     return None if setting.quick or setting.seed else model_folder(entry.model, entry.training_command)
+
+
+def own_model(entry: Entry) -> Path | None:
+    """Return the folder of the body's own model, however it was trained, None where there is none."""
+    folders = (place / entry.model for place in MODEL_PLACES)
+    return next((folder for folder in folders if (folder / "fine.safetensors").is_file()), None)
+
+
+def model_of_command(entry: Entry) -> Path | None:
+    """Return the folder of the model that the user's command takes: the body's own, else one of the mesh's shape."""
+    from vid2phys.risp.networks.model_lookup import fitting_model
+
+    folder = own_model(entry)
+    if folder is not None or entry.mesh is None:
+        return folder
+    found = fitting_model(mesh_at(entry.mesh))
+    return None if found is None else found.folder
 
 
 def report_estimate(cells: list[Cell]) -> None:

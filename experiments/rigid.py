@@ -180,13 +180,13 @@ class RigidAdapter(BodyAdapter):
             )
             return pose if refined is None else make_transform(refined.pose.rotation, refined.pose.translation)
 
-        return self._estimate_all(frames, seed, estimate_one)
+        return self.estimate_each(frames, seed, estimate_one)
 
     def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
         """See `BodyAdapter.read_state`."""
-        return self._estimate_all(frames, seed, lambda *looked: estimate_pose(learnt, *looked))
+        return self.estimate_each(frames, seed, lambda *looked: estimate_pose(learnt, *looked))
 
-    def _estimate_all(
+    def estimate_each(
         self, frames: Frames, seed: int, estimate_one: Callable[[Camera, Any, Array, float], Array]
     ) -> Estimates:
         """Return world poses, each estimated in the view that a tracker would choose.

@@ -13,18 +13,32 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bodies import entries
+from experiments.bodies import Entry, entries
 from experiments.body_adapter import BodyAdapter, Estimates, Frames, Score
-from experiments.convergence import PRESET_IMAGES, with_presets
-from experiments.image_alignment import judged_frames
-from experiments.methods import QUICK_RENDERS, RATES, RENDERS, Recipe, effort, load_model, train, with_learning_rate
+from experiments.convergence import NETWORK_OF, PRESET_IMAGES, with_presets
+from experiments.identification import COMMAND
+from experiments.image_alignment import VERSION, judged_frames
+from experiments.methods import (
+    QUICK_RENDERS,
+    RATES,
+    RENDERS,
+    Recipe,
+    effort,
+    load_model,
+    train,
+    with_learning_rate,
+)
 from experiments.panels import figure_at
-from experiments.result_cache import Cell, Rows, filled_by_body, missing_row, usable_model
+from experiments.result_cache import Cell, Rows, filled_by_body, missing_row, model_of_command, usable_model
+from experiments.state_by_command import CommandEstimator
 from experiments.table import Setting, Table, row
 from experiments.test_renderer import CONFIGURATIONS
 
 NAME = "risp-table1"
-METHODS = ("average", "random", "paper-no-grad", "paper", "ours-no-grad", "ours")
+KNOWN_PLACE = "ours-known-place"
+LEARN_NOTHING = ("average", "random")
+METHODS = (*LEARN_NOTHING, "paper-no-grad", "paper", "ours-no-grad", KNOWN_PLACE, COMMAND)
+COMMAND_VERSION = 1  # raise when its rows are made in another way
 PAPER_NETWORK, PAPER_VIEW_PX, PAPER_EPOCHS = "state@w32", 64, 16
 _LOSS = "error-gradient"
 _PRIOR = 20_000  # states that `average` averages
@@ -46,13 +60,18 @@ _NOTES = [
     f"({PRESET_IMAGES:,}), since a rate that falls to zero flattens any curve.",
     "`state_error_hidden`: of joints that the frame does not show: both keypoints of the link that the joint moves lie "
     "more than 1.5 finger radii behind the surface of another link, at the true configuration.",
-    "`ours` and `ours-no-grad` detect keypoints, then edges (contour and creases): of hand and rod from the "
+    f"`{COMMAND}` is the target of `vid2phys control --target` (`experiments/state_by_command.py`), which is given the "
+    "image, the camera and, of rigid bodies, a box where the others look (`--hint-box`). It takes the model that it "
+    "finds by the mesh: of the textured cube that of the plain one. Of poses that look the same it takes the one that "
+    "is least rotated. `found_share` in the rows: of images in which it finds the body; in the others the body counts "
+    "as not rotated.",
+    f"`{KNOWN_PLACE}` and `ours-no-grad` detect keypoints, then edges (contour and creases): of hand and rod from the "
     "configuration that was read, of rigid bodies of at least 28 px from the pose that was read and from those it may "
     "be mistaken for, of which the one is taken that explains most edges; then the symmetry element by front map and "
     "texture. The pose of a body with a texture comes from shape and texture together; a rod's configuration from its "
     "shading, too.",
-    "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
-    "command), else trained here by the same recipe.",
+    f"`{KNOWN_PLACE}` has the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is "
+    "that command), else trained here by the same recipe.",
 ]
 
 
@@ -91,14 +110,27 @@ def _cells(setting: Setting) -> list[Cell]:
     learning = recipes(setting.quick)
     return [
         Cell(
-            *(NAME, entry, method, learning.get(method), setting),
-            model=usable_model(entry, setting) if method == "ours" else None,
+            *(NAME, entry, method, _recipe(method, learning), setting),
+            model=_model(entry, method, setting),
+            version=COMMAND_VERSION if method == COMMAND else VERSION,
             reads="images",
         )
         for entry in entries()
         for method in METHODS
-        if method in learning or method in ("average", "random")
+        if method in (*LEARN_NOTHING, COMMAND) or _recipe(method, learning) is not None
     ]
+
+
+def _recipe(method: str, learning: dict[str, Recipe]) -> Recipe | None:
+    """Return how the method's network is trained here; None for the command, which takes models as they are."""
+    return None if method == COMMAND else learning.get(NETWORK_OF.get(method, method))
+
+
+def _model(entry: Entry, method: str, setting: Setting) -> Path | None:
+    """Return the folder of the model that a method takes, if any."""
+    if method == COMMAND:
+        return model_of_command(entry)
+    return usable_model(entry, setting) if method == KNOWN_PLACE else None
 
 
 class _JudgedBody:
@@ -132,9 +164,23 @@ class _JudgedBody:
             rows.append(_row(cell, first, here, configuration=configuration.name))
         return rows
 
+    def _by_command(self, cell: Cell) -> tuple[Estimates, dict[str, Any]]:
+        """Return what the user's command estimates, the share of images in which it finds the body, and whether its
+        model was trained to its end.
+        """
+        estimator = CommandEstimator.of(self.adapter, cell.model)
+        estimates = estimator.estimate(self.frames, self.setting.seed)
+        reported: dict[str, Any] = {"found_share": round(float(np.mean(estimator.found)), 4)}
+        if cell.model is not None:
+            _, network = load_model(self.adapter, cell.model, recipes(self.setting.quick)["ours"])
+            reported |= {"network_converged": network["converged"]}
+        return estimates, reported
+
     def _estimates(self, cell: Cell) -> tuple[Estimates, dict[str, Any]]:
         """Return a method's estimates in the frames, and what its rows report of the network."""
         adapter, frames, seed = self.adapter, self.frames, self.setting.seed
+        if cell.method == COMMAND:
+            return self._by_command(cell)
         if cell.recipe is None:
             rng = np.random.default_rng([seed, _GUESS, int(cell.method == "average")])
             nothing: dict[str, Any] = {"images_seen": 0, "seconds": 0.0}

@@ -69,10 +69,10 @@ _NOTES = [
     "`oracle-newton` sees them and uses ours.",
     f"`{COMMAND}` is `vid2phys identify` with recorded actions (`experiments/by_identify.py`): its tracker, its "
     "fit and its intervals. It is given the start by a wide `--prior`, but neither the first state nor the place "
-    "of the body; it fits the first state too, of a quadrotor also unknown forces. A body without a shipped model "
-    "(the textured cube) is tracked by its silhouette. After +- stands the mean half width of its 95 % intervals, "
-    "in the error's unit. `held_share`: of its intervals that hold the truth. `converged_share`: of its results "
-    "that the command itself does not doubt (`statuses`).",
+    "of the body; it fits the first state too, of a quadrotor also unknown forces. The textured cube "
+    "has the model of the plain one, which the command finds by the shape. After +- stands the mean half width of its "
+    "95 % intervals, in the error's unit. `held_share`: of its intervals that hold the truth. `converged_share`: of "
+    "its results that the command itself does not doubt (`statuses`).",
     "All other methods are given first state, forces, camera and, for `pixel`, `perceptual` and `paper`, what is "
     "behind the body. Those that look are shown the same views: of rigid bodies about the true place with a "
     "tracker's errors (3 % of the view sideways, 6 % in size), of hand and rod the known workspace. Colours of "

@@ -47,8 +47,8 @@ _NOTES = [
     "force and torque on a cube, in which contact with the ground is included: no other method has it in the error. "
     "Of hand and rod it measures the motion and states no actions. `held_share`: of its 95 % intervals of actions that "
     "hold the truth; `poses_held_share`: of those of poses, joints and modes. `converged_share`: of its results that "
-    "the command itself does not doubt (`statuses`). A body without a shipped model (the textured cube) is tracked by "
-    "its silhouette.",
+    "the command itself does not doubt (`statuses`). The textured cube has the model of the plain one, which the "
+    "command finds by the shape.",
     "To all other methods first state, parameters, camera and, for `pixel`, `perceptual` and `paper`, what is behind "
     "the body are known. Views and networks are as in `risp-table2`.",
     "`failed`: motions of a quadrotor that went 1000 away (10 m), which count as far off as they are, and searches "

@@ -16,7 +16,7 @@ from experiments.table import Setting, Table
 from vid2phys.types import Array
 
 NAME = "risp-table4"
-VERSION, COMMAND_VERSION = 2, 3  # raise when rows are made in another way
+VERSION, COMMAND_VERSION = 2, 4  # raise when rows are made in another way
 _NOTES = [
     "`final_l1`: sum of the absolute differences between desired and final state, of positions in radii of the body, "
     "of orientations as a rotation vector in rad, of the hand's joints in rad, of the rod's ten sensors' heights in "
@@ -36,8 +36,8 @@ _NOTES = [
     "the target, parameters, first state, limits and, of rigid bodies, a `--hint-box` where the others look, with "
     "the same errors. A cube of given stiffness touches the ground. The command sets the wrench of the quadrotor, "
     "and torques of all joints of the hand in all steps. The table's physics carries its actions out. "
-    "`reached_share`: of its results that are at their goal without a doubt (`statuses`). A body without a shipped "
-    "model (the textured cube) is found by its silhouette.",
+    "`reached_share`: of its results that are at their goal without a doubt (`statuses`). The textured cube "
+    "has the model of the plain one, which the command finds by the shape.",
     "`failed`: as in `risp-table3`. `seconds` (`control_s`): of one search.",
 ]
 

@@ -13,7 +13,6 @@ from experiments.body_adapter import BodyAdapter
 from experiments.convergence import NETWORK_OF
 from experiments.identification import COMMAND
 from experiments.methods import (
-    MODEL_PLACES,
     RATES,
     RENDERS,
     Learnt,
@@ -23,6 +22,7 @@ from experiments.methods import (
     training_seconds,
     with_learning_rate,
 )
+from experiments.result_cache import model_of_command, own_model
 from experiments.risp_table1 import recipes
 from experiments.table import Setting
 from vid2phys.io.files import sha256
@@ -53,7 +53,7 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
         return Source(recipe)
-    folder = _own_model(entry) if name == "ours" else None
+    folder = own_model(entry) if name == "ours" else None
     if folder is not None:
         return Source(recipe, folder)
     there = _is_trained(recipe, setting.work / entry.name)
@@ -61,19 +61,13 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
 
 
 def source_of_command(entry: Entry) -> Source:
-    """Return the model that the user's command takes: the body's own where there is one, else none."""
-    return Source(None, _own_model(entry))
+    """Return the model that the user's command takes, if any."""
+    return Source(None, model_of_command(entry))
 
 
 def source_for(method: str, entry: Entry, setting: Setting) -> Source:
     """Return the source of a method's network, of the user's command too."""
     return source_of_command(entry) if method == COMMAND else source_of(method, entry, setting)
-
-
-def _own_model(entry: Entry) -> Path | None:
-    """Return the folder of the body's own model, None where there is none."""
-    folders = (place / entry.model for place in MODEL_PLACES)
-    return next((folder for folder in folders if (folder / "fine.safetensors").is_file()), None)
 
 
 def _is_trained(recipe: Recipe, folder: Path) -> bool:

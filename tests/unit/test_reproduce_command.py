@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import weights
+from experiments import result_cache, weights
 from experiments.bodies import entries
 from experiments.by_identify import Clip
 from experiments.experiments import Experiment, unknown_of
@@ -122,7 +122,7 @@ def test_a_half_width_stands_beside_its_value() -> None:
 
 
 def test_the_command_takes_a_shipped_model_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "MODEL_PLACES", (tmp_path / "models",))
+    monkeypatch.setattr(result_cache, "MODEL_PLACES", (tmp_path / "models",))
     (entry,) = entries(("rod",))
     here = replace(setting(tmp_path), quick=False)
     assert source_for(COMMAND, entry, here) == weights.Source(None)

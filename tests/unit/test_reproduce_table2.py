@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import reproduce, risp_table2, weights
+from experiments import reproduce, result_cache, risp_table2, weights
 from experiments.bodies import entries
 from experiments.experiments import Experiment, finger_of_joints, finger_torques, plan_of, unknown_of
 from experiments.footage import film
@@ -233,7 +233,7 @@ def test_cells_are_filled_resumed_and_named(tmp_path: Path, monkeypatch: pytest.
 def test_networks_are_those_of_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = entries(("quadrotor",))
     setting = Setting(False, tmp_path, tmp_path / "work", TrainingProgress(quiet=True))
-    monkeypatch.setattr(weights, "MODEL_PLACES", ())
+    monkeypatch.setattr(result_cache, "MODEL_PLACES", ())
     for method, looks_with in (("paper", "paper"), ("perceptual", "ours"), ("ours", "ours")):
         source = weights.source_of(method, entry, setting)
         assert source.recipe == weights.recipes(False)[looks_with]

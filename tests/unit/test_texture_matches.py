@@ -160,7 +160,7 @@ def test_of_plausible_detections_that_the_texture_explains_the_best_is_taken(
     seen = SimpleNamespace(
         poses=SimpleNamespace(cost=np.array(cost)[:, None], pose=at), select=lambda some: np.flatnonzero(some).tolist()
     )
-    detector: Any = SimpleNamespace(finalists=lambda frame, most: seen, radius_m=0.1, camera=None)
+    detector: Any = SimpleNamespace(finalists=lambda frame, most: seen, radius_m=0.1, camera=None, shown=None)
     monkeypatch.setattr(texture, "plausible", lambda detections, radius_m: np.array(sound))
     searches = [SimpleNamespace(share=share, nats=-float(k)) for k, share in enumerate(shares)]
     body: Any = SimpleNamespace(

@@ -15,7 +15,7 @@ from tests.unit.test_texture import cast as drawn
 from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import Pose
-from vid2phys.tracking.detectors import texture
+from vid2phys.tracking.detectors import Places, texture
 from vid2phys.tracking.detectors.network import Detections, direction_and_size
 from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.detectors.texture import textured_detection
@@ -23,6 +23,7 @@ from vid2phys.tracking.single_image import TexturedBody
 from vid2phys.types import Camera
 
 UNUSED: Any = None
+CENTER_PX = np.array([101.0, 88.0])
 RADIUS_M = 0.05 * np.sqrt(3.0)
 
 
@@ -45,8 +46,13 @@ class _ObjectDetector:
     camera: Camera = field(default_factory=lambda: CAMERA)
     radius_m: float = RADIUS_M
 
+    shown: Places | None = None
+
     def finalists(self, frame: Any, most: int) -> Detections | None:
         return self.seen
+
+    def detect(self, frames: Any, translation: Any) -> Detections:
+        return _detections(Pose(np.eye(3)[None], translation))
 
 
 def test_the_place_is_taken_that_the_paint_explains() -> None:
@@ -94,3 +100,45 @@ def test_a_image_without_it_has_no_place() -> None:
     seen = _detections(Pose(START[None], PLACE[None]))
     assert textured_detection(cast(ObjectDetector, _ObjectDetector(seen)), frame, LONE) is None
     assert textured_detection(cast(ObjectDetector, _ObjectDetector(None)), frame, LONE) is None
+
+
+@pytest.mark.parametrize(("share", "by_box", "tried"), [(0.9, 40.0, False), (0.5, 40.0, True), (0.5, 10.0, True)])
+def test_where_the_user_shows_the_body_all_orientations_are_tried_if_the_network_is_unsure(
+    share: float, by_box: float, tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LONE is not None
+    boxes = list[float]()
+    at_network = SimpleNamespace(share=share, nats=20.0)
+    at_box = SimpleNamespace(share=0.8, nats=by_box, pose=Pose(START, np.array([0.0, 0.0, 1.5])))
+
+    def search_box(body: Any, frame: Any, camera: Any, center_px: Any, side_px: float) -> Any:
+        boxes.append(side_px)
+        return at_box
+
+    monkeypatch.setattr(TexturedBody, "search", lambda *_: at_network)
+    monkeypatch.setattr(TexturedBody, "search_box", search_box)
+    monkeypatch.setattr(texture, "plausible", lambda seen, radius_m: np.ones(len(seen.views), dtype=bool))
+    seen = _detections(Pose(START[None], np.array([[0.0, 0.0, 1.0]])))
+    detector = _ObjectDetector(seen, shown=Places(np.tile(CENTER_PX, (2, 1)), np.array([50.0, 40.0])))
+    found = textured_detection(cast(ObjectDetector, detector), UNUSED, LONE)
+    assert boxes == ([50.0] if tried else []), "in the box as the user gave it"
+    assert found is not None
+    best = at_box if tried and by_box > 20.0 else at_network
+    assert found[1] is best
+    assert found[0].poses.translation[0, 0, 2] == (1.5 if best is at_box else 1.0)
+
+
+@pytest.mark.parametrize("looser", [1.0, 1.07])
+def test_a_box_about_a_painted_cube_shows_its_pose(looser: float) -> None:
+    """No network is asked. The box is about that of the bounding sphere."""
+    assert LONE is not None
+    rotation = START @ GROUP[11]
+    frame = drawn(rotation, np.random.default_rng(9), False)
+    center = CAMERA.K[:2, :2] @ (PLACE[:2] / PLACE[2]) + CAMERA.K[:2, 2]
+    side_px = looser * 2.0 * RADIUS_M * CAMERA.K[0, 0] / PLACE[2]
+    search = LONE.search_box(frame, CAMERA, center, side_px)
+    assert search is not None
+    assert search.share > 0.6
+    assert float(np.trace(rotation.T @ search.pose.rotation)) > 1.0 + 2.0 * np.cos(0.05)
+    np.testing.assert_allclose(search.pose.translation, PLACE, atol=0.01)
+    assert LONE.search_box(frame, CAMERA, np.array([-500.0, -500.0]), side_px) is None, "outside of the frame"

@@ -18,6 +18,7 @@ from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import array_clip
 from vid2phys.tracking import tracker
 from vid2phys.tracking.cues import ActiveCues
+from vid2phys.tracking.detectors import Places
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import TrackerConfig, TrackingInputs, _part, candidates, corrected, track
 from vid2phys.types import Array, Clip
@@ -129,6 +130,23 @@ def test_the_evidence_of_an_image_is_that_of_its_refined_pose(monkeypatch: pytes
     assert found is not None
     np.testing.assert_allclose(found.poses.pose.translation[0], refined.translation)
     assert found.branch_log_likelihood.tolist() == [0.0, -9.0]
+
+
+@pytest.mark.parametrize(("shown", "source", "judged"), [
+    (True, "single image", False), (False, "single image", True), (True, "contour", True),
+])  # fmt: skip
+def test_a_texture_where_the_user_shows_it_needs_no_other_support(
+    shown: bool, source: str, judged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network's quality, and its keypoints, say nothing of a pose that the texture gave."""
+    steps = Steps(monkeypatch)
+    measured: Any = SimpleNamespace(source=source)
+    one: Any = SimpleNamespace(tracked=np.ones(1, dtype=bool), observation=SimpleNamespace(configuration=measured))
+    monkeypatch.setattr(tracker, "_track_single_image", steps.note("one image", one))
+    place = Places(np.zeros((1, 2)), np.ones(1)) if shown else None
+    given: dict[str, Any] = {"mesh": MESH, "texture": TEXTURE, "shown": place, "calibration": ERRORS}
+    track(blank(1), CAMERA, PaintedModel(), RADIUS_M, **given)
+    assert steps.calls == ["one image", *(["support"] if judged else [])]
 
 
 def test_a_camera_that_moves_has_no_background(monkeypatch: pytest.MonkeyPatch) -> None:

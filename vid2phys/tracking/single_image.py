@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.error_model import Calibration
@@ -34,11 +35,13 @@ from vid2phys.tracking.texture_refinement import TextureRefiner
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Mesh
 
+SOURCE = "single image"  # of such measurements
 _SINGLE_S = 0.25  # distance in time from which on a frame is a single image
 _VIEW_PX = 96
 _ELEMENTS = 6  # largest number of symmetry elements that are fitted
 _OVERCONFIDENT = 15.0  # temperature of the shape's nats beside those of the texture
 _LEAST_SHARE = 0.25  # least share of the texture that a pose explains
+_BOX_SIZES = (0.55, 0.7, 0.87)  # of the body, over that of a square about its bounding sphere
 _LITTLE = 0.4  # share of the texture below which all orientations are tried
 
 
@@ -63,7 +66,7 @@ def with_fits(track: Track, fits: Mapping[int, Contour], calibration: Calibratio
     for k, i in enumerate(rows.tolist()):
         pose[i] = fits[i].pose
         std[k] = np.sqrt(np.diag(fits[i].covariance)) * calibration.contour_scale
-    observation = with_poses(seen, rows, pose[rows], std[..., None] * np.eye(6), seen.process_time_s, "single image")
+    observation = with_poses(seen, rows, pose[rows], std[..., None] * np.eye(6), seen.process_time_s, SOURCE)
     return replace(track, observation=observation, poses=replace(track.poses, pose=pose)).clocked()
 
 
@@ -104,6 +107,23 @@ class TexturedBody:
             search.begin(Pose(rotation, pose.translation + (pose.rotation - rotation) @ self.center))
         if search.share < _LITTLE:
             search.anywhere()
+        search.clear()
+        return search
+
+    def search_box(
+        self, frame: NDArray[np.uint8], camera: Camera, center_px: Array, side_px: float
+    ) -> PoseSearch | None:
+        """Return the search that begins at all orientations in a square of a frame; None where none is seen."""
+        starts: list[Pose] = []
+        for size in _BOX_SIZES:
+            half = 0.5 * size * side_px
+            corners = pixels_to_bearings(camera, center_px + half * np.array([[-1.0, -1.0], [1.0, 1.0]]))
+            starts += texture_search(frame, camera, self.texture, corners)
+        if not starts:
+            return None
+        search = PoseSearch(self, frame, camera, starts[0])
+        for start in starts:
+            search.begin(start)
         search.clear()
         return search
 

@@ -44,6 +44,7 @@ from vid2phys.tracking.hypotheses import (
     scored,
     tilt_evidence,
 )
+from vid2phys.tracking.single_image import SOURCE as SINGLE_IMAGE
 from vid2phys.tracking.single_image import TexturedBody, refine_single_images, with_fits
 from vid2phys.tracking.support import supported
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence
@@ -150,7 +151,14 @@ def track(
     """
     frames = FrameStore.of(clip)
     found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, without=without, **options)
-    return found if mesh is None or "support" in without else supported(found, frames, camera, mesh)
+    sure = mesh is None or "support" in without or (options.get("shown") is not None and _is_explained(found))
+    return found if sure or mesh is None else supported(found, frames, camera, mesh)
+
+
+def _is_explained(found: Track) -> bool:
+    """Return whether the object's texture explains its pose in a single image, whatever the network makes of it."""
+    measured = found.observation.configuration
+    return len(found.tracked) == 1 and measured is not None and measured.source == SINGLE_IMAGE
 
 
 @one_thread()

@@ -8,6 +8,7 @@ Limits: the search takes a second for each place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,13 @@ from vid2phys.tracking.detectors.search import ObjectDetector, plausible
 
 if TYPE_CHECKING:
     from vid2phys.geometry import Pose
+    from vid2phys.tracking.detectors import Places
     from vid2phys.tracking.single_image import PoseSearch, TexturedBody
     from vid2phys.types import Array
 
 _FINALISTS = 6
 _SAME_PLACE, _SAME_RAD = 0.02, 0.1  # distances of starts that lead to one pose: a share of the depth, and a rotation
+_SURE_SHARE = 0.75  # of the texture's variation, from which on no other place is tried
 _LEAST_SHARE = 0.4  # of the texture's variation that must be explained, as in nine of ten held-out images of a cube
 
 
@@ -30,25 +33,40 @@ def textured_detection(
 ) -> tuple[Detections, PoseSearch] | None:
     """Return the detection in a frame [H, W, 3] from which shape and texture are explained best, and the search there.
 
-    None where the texture explains too little at all of them.
+    Where the user shows the body, all orientations are tried there, too. None where the texture explains too little.
     """
+    found = list(_at_finalists(detector, frame, body))
+    if detector.shown is not None and max((search.share for _, search in found), default=0.0) < _SURE_SHARE:
+        found += _where_shown(detector, detector.shown, frame, body)
+    found = [each for each in found if each[1].share >= _LEAST_SHARE]
+    return max(found, key=lambda each: each[1].nats, default=None)
+
+
+def _at_finalists(
+    detector: ObjectDetector, frame: Image, body: TexturedBody
+) -> Iterator[tuple[Detections, PoseSearch]]:
+    """Yield the network's detections, and the searches that begin at them, those alike once."""
     seen = detector.finalists(frame, _FINALISTS)
     if seen is None:
-        return None
+        return
     poses = seen.poses
-    found: dict[int, PoseSearch] = {}
     tried: list[Pose] = []
     for n in np.flatnonzero(plausible(seen, detector.radius_m) & np.isfinite(poses.cost[:, 0])).tolist():
         if any(_is_near(poses.pose[n, 0], other, body.rotations) for other in tried):
             continue
         tried.append(poses.pose[n, 0])
-        search = body.search(frame, detector.camera, poses.pose[n, 0])
-        if search.share >= _LEAST_SHARE:
-            found[n] = search
-    if not found:
-        return None
-    best = max(found, key=lambda n: found[n].nats)
-    return seen.select(np.arange(len(poses.cost)) == best), found[best]
+        yield seen.select(np.arange(len(poses.cost)) == n), body.search(frame, detector.camera, poses.pose[n, 0])
+
+
+def _where_shown(
+    detector: ObjectDetector, shown: Places, frame: Image, body: TexturedBody
+) -> list[tuple[Detections, PoseSearch]]:
+    """Return the search through all orientations at a place, with the network's detection there; none in vain."""
+    search = body.search_box(frame, detector.camera, shown.center_px[0], float(shown.diameter_px[0]))
+    if search is None:
+        return []
+    seen = detector.detect([frame], search.pose.translation[None])
+    return [(seen, search)] if np.isfinite(seen.poses.cost[0, 0]) else []
 
 
 def _is_near(pose: Pose, other: Pose, rotations: Array) -> bool:
