@@ -289,6 +289,13 @@ def test_a_fit_has_the_covariance_of_its_problem_and_of_its_rivals(
     assert apart.least_friction is None, "a motion in parts bounds nothing"
 
 
+def test_no_motion_shows_more_friction_than_it_uses() -> None:
+    contacts: Any = SimpleNamespace(impacts=np.array([[1, 0, 2, 1]]))
+    impulses = np.array([[2.0, 0.2], [1.0, 0.9], [1.0, 0.3], [0.1, 0.09]])  # no impact in the second, a touch at last
+    assert impacts._used_friction(contacts, impulses) == pytest.approx(0.3)
+    assert impacts._used_friction(contacts, 0.0 * impulses) == 0.0
+
+
 def test_the_width_of_intervals_is_split(problem: ImpactProblem, motion: Motion) -> None:
     """The part of the law is that of slack and joins alone."""
     poses = problem.poses

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _UNSURE = 10.0  # nats by which evidences are wrong: searches end below the evidence of the true motion
 _UNKNOWN = {"mu": 1.0, "restitution": 0.15}  # standard deviations from which on a parameter is not determined
+_TOUCH_SHARE = 0.1  # of the largest normal impulse, below which an impact is a mere touch
 _FAST_M_S = 0.1  # an impact that shows the restitution
 _LEAST_NOISE = 0.5  # share of the stated errors of poses: parts of them last for a clip, and leave no residuals
 _ONE_SIDED = 1.353  # half the chi-square at which a one-sided interval of 95 % ends
@@ -163,6 +164,8 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
     of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
     given = parameters, states, contacts, of_theta, of_states, *of_impulses
     least = _least_friction(whole, minimum) if bounded else None
+    if least is not None:
+        least = min(least, _used_friction(contacts, of_impulses[0]))
     return Fitted(whole, *given, weights, minimum, misfit, tuple(unknown), least, parts)
 
 
@@ -202,6 +205,17 @@ def _parts(
     found[PRIOR] = of_theta[:, own] ** 2 @ whole.prior(motion.theta)[1]
     found[LAW_OF_IMPACT] = np.diagonal(covariance)[own] - np.sum(list(found.values()), axis=0)
     return found
+
+
+def _used_friction(contacts: Contacts, impulses: Array) -> float:
+    """Return the largest ratio of the impulses along the plane and the normal, of impacts that are no mere touches.
+
+    A friction of this size would give the same motion, so that no motion shows that friction is larger. Errors of a
+    clip may make smaller frictions costly all the same. impulses: [F - 1, 2] m/s, along the normal and the plane.
+    """
+    normal, along = impulses.T
+    strong = (contacts.impacts[0] > 0) & (normal > _TOUCH_SHARE * normal.max())
+    return float((along[strong] / normal[strong]).max(initial=0.0))
 
 
 def _is_open(whole: ImpactProblem, minimum: Minimum[Motion]) -> bool:
