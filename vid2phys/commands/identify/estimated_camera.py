@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.camera_from_motion import CameraEstimate, CameraPrior, Motion
     from vid2phys.solvers.flights import Flights
     from vid2phys.tracking.track import Track
-    from vid2phys.types import Array, Estimate, Result
+    from vid2phys.types import Array, Camera, Estimate, Result
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,17 @@ class EstimatedCamera:
     first: Array
     size_std: float
 
+    def with_errors(self, camera: Camera) -> Camera:
+        """Return the camera with the errors of its focal length and direction, as far as a camera file states them."""
+        estimate = self.estimate
+        direction_std_rad = max(estimate.pitch[1], estimate.roll[1])
+        return replace(
+            camera, focal_std=min(estimate.std("log_focal"), _MOST_FOCAL), direction_std_rad=direction_std_rad
+        )
+
 
 TrackAgain = Callable[[Inputs], tuple[Inputs, "Track"]]
+_MOST_FOCAL = 0.5  # error of a focal length that a camera file may state, as a share
 _RUNS = 4  # of the tracker, at most
 _SAME = 0.02  # of the logarithm of the focal length: the track is not made again for less
 _OPEN = 0.5  # spread of the logarithm of a gravity, or of a size, that is not known

@@ -146,7 +146,8 @@ def write_run(
         save_camera(static, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
         files["camera"] = "camera.yaml"
     if inputs.camera_estimate is not None:
-        save_camera(camera, folder / "camera.yaml", ("as `vid2phys identify` estimated it from the motion",))
+        estimated = inputs.camera_estimate.with_errors(camera)
+        save_camera(estimated, folder / "camera.yaml", ("as `vid2phys identify` estimated it from the motion",))
         tracked_by = ("by which observation.npz was measured, with the first estimate of its pose",)
         save_camera(inputs.camera, folder / TRACKED_BY, tracked_by)
         files |= {"camera": "camera.yaml", "camera_of_observation": TRACKED_BY}
