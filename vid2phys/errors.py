@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 _LONGEST = 1000  # characters of each part of a message
 
 
@@ -45,7 +47,7 @@ class MissingDependencyError(Vid2PhysError):
 
 
 def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
-    """Return the error for a name that is not in a list, naming the list."""
-    return UsageError(
-        f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", f"choose a {kind} from the list"
-    )
+    """Return the error for a name that is not in a list, naming the list and the name in it that is most alike."""
+    near = get_close_matches(name, available, n=1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"choose a {kind} from the list"
+    return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", remedy)
