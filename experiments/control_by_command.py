@@ -23,10 +23,10 @@ from experiments.identification import Case, Outcome
 from experiments.imitation import followed
 from experiments.imitation_by_command import to_plan_actions
 from experiments.method_inputs import places
+from experiments.state_by_command import hint_about
 from vid2phys.commands.configs import ControlConfig
 from vid2phys.commands.control import FPS, solve
 from vid2phys.engine.constants import RISP_HAND
-from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.array_clip import image_clip
 from vid2phys.risp.networks.model import Model
@@ -56,10 +56,7 @@ def control_by_command(case: Case, parametrisation: Parametrisation, model: Mode
 def _shown(case: Case) -> Hint:
     """Return the `--hint-box` about where all methods look for a rigid body in the image of the goal."""
     centers, radii = places(case.experiment, case.seed)
-    camera = case.experiment.camera
-    x, y = bearings_to_pixels(camera, centers[-1])
-    half = float(camera.K[0, 0] * np.tan(radii[-1]))
-    return Hint("", (x - half, y - half, x + half, y + half), frame=0)
+    return hint_about(case.experiment.camera, centers[-1], float(radii[-1]))
 
 
 def _config(experiment: Experiment, limits: dict[str, tuple[float, float]]) -> ControlConfig:

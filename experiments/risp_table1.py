@@ -18,16 +18,7 @@ from experiments.body_adapter import BodyAdapter, Estimates, Frames, Score
 from experiments.convergence import NETWORK_OF, PRESET_IMAGES, with_presets
 from experiments.identification import COMMAND
 from experiments.image_alignment import VERSION, judged_frames
-from experiments.methods import (
-    QUICK_RENDERS,
-    RATES,
-    RENDERS,
-    Recipe,
-    effort,
-    load_model,
-    train,
-    with_learning_rate,
-)
+from experiments.methods import QUICK_RENDERS, RATES, RENDERS, Recipe, effort, load_model, train, with_learning_rate
 from experiments.panels import figure_at
 from experiments.result_cache import Cell, Rows, filled_by_body, missing_row, model_of_command, usable_model
 from experiments.state_by_command import CommandEstimator

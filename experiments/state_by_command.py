@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from experiments.articulated import ArticulatedAdapter
 from experiments.body_adapter import BodyAdapter, Estimates, Frames
-from experiments.rigid import RigidAdapter, project
+from experiments.rigid import RigidAdapter
 from vid2phys.commands.configs import ControlConfig
 from vid2phys.commands.control import FPS, read_target
 from vid2phys.commands.fit_parameters import NO_PRIORS, articulated_parameters, fixed_parameters
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.system_choice import filmed_system
+from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.errors import InputError
 from vid2phys.geometry import make_transform, matrix_from_quat
 from vid2phys.io.array_clip import image_clip
@@ -36,6 +37,13 @@ from vid2phys.tracking.hint import Hint
 from vid2phys.types import Array, Camera
 
 _CONFIG = ControlConfig(target=Path("frame"), camera=Path("camera.yaml"))
+
+
+def hint_about(camera: Camera, center: Array, radius: float) -> Hint:
+    """Return the `--hint-box` of an image about bearing `center` [2], `radius` rad to each side."""
+    x, y = bearings_to_pixels(camera, center)
+    half = float(camera.K[0, 0] * np.tan(radius))
+    return Hint("", (x - half, y - half, x + half, y + half), frame=0)
 
 
 @dataclass
@@ -72,9 +80,7 @@ class CommandEstimator:
         system = filmed_system(adapter.system.name, adapter.mesh, None)
         known = fixed_parameters(system, mass_properties(adapter.mesh), {}, (), None)
         clip = image_clip(image, 1, FPS, "frame")
-        x, y = project(camera, pose[:3, :3] @ np.array([*center, 1.0]) + pose[:3, 3])
-        half = float(camera.K[0, 0] * np.tan(radius))
-        hint = Hint("", (x - half, y - half, x + half, y + half), frame=0)
+        hint = hint_about(camera, center, radius)
         inputs = Inputs(clip, adapter.mesh, camera, pose, system, None, self.model, known, (), hint=hint)
         if self.model is None:
             inputs = replace(inputs, untrained=shape_of(adapter.mesh, system.name))

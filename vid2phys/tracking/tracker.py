@@ -151,8 +151,9 @@ def track(
     """
     frames = FrameStore.of(clip)
     found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, without=without, **options)
-    sure = mesh is None or "support" in without or (options.get("shown") is not None and _is_explained(found))
-    return found if sure or mesh is None else supported(found, frames, camera, mesh)
+    if mesh is None or "support" in without or (options.get("shown") is not None and _is_explained(found)):
+        return found
+    return supported(found, frames, camera, mesh)
 
 
 def _is_explained(found: Track) -> bool:
