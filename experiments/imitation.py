@@ -1,7 +1,8 @@
 """Imitate a motion of RISP's table 3 by one method: from a video and the first state to actions.
 
-The papers' methods move actions by RMSProp. Our method detects keypoints and descends by Levenberg and Marquardt with a
-prior of actions whose level and bandwidth follow from the video (`solvers.input_estimation`).
+The papers' methods move actions by RMSProp, from the best of the starts that our method has. Our method detects
+keypoints and descends by Levenberg and Marquardt with a prior of actions whose level and bandwidth follow from the
+video (`solvers.input_estimation`).
 
 Limits: parameters, the first state and the camera are known.
 """
@@ -49,8 +50,9 @@ def _numbers(case: Case, parametrisation: Parametrisation, method: str, network:
         problem = experiment.plan.problem(experiment.truth, experiment.no_observation, pose_of(case))
         loss = LOSSES[method]
         evidence = true_states(experiment) if loss == "state" else images_of(case, network)
-        sought = input_problem(problem, case, parametrisation)
-        return input_estimation.descend(sought, losses.get(loss, problem, evidence), iterations=case.iterations)
+        sought, judge = input_problem(problem, case, parametrisation), losses.get(loss, problem, evidence)
+        starts = starts_of(case, parametrisation)
+        return input_estimation.descend(sought, judge, starts, iterations=case.iterations)
     seen = seen_in(case, network)
     if len(experiment.shown) == 2:  # what is read wrongly of the start, which is known, is read so of the target
         seen = replace(seen, error_clock_s=np.zeros_like(seen.error_clock_s))
@@ -78,7 +80,7 @@ def input_problem(problem: Problem, case: Case, parametrisation: Parametrisation
 
 
 def starts_of(case: Case, parametrisation: Parametrisation) -> Array:
-    """Return the starts of our fit, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
+    """Return the starts of all fits, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
     chance.
     """
     known = [case.start] if parametrisation.channels is None else [case.start, parametrisation.numbers.middle]

@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.experiments import unknown_of
 from experiments.filling import Form, fill
-from experiments.identification import COMMAND, KNOWN_START
+from experiments.identification import COMMAND, KNOWN_START, STARTS_VERSION
 from experiments.panels import draw_panels
 from experiments.result_cache import Cell, Rows
 from experiments.risp_table2 import COMMAND_VERSION, Bench, source_for
@@ -58,7 +58,7 @@ def run(setting: Setting) -> Table:
         label_key="frames",
         title=_title,
         source=source_for,
-        versions={COMMAND: COMMAND_VERSION},
+        versions={COMMAND: COMMAND_VERSION, **STARTS_VERSION},
     )
     return fill(form, setting)
 

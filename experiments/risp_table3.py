@@ -36,11 +36,12 @@ _NOTES = [
     f"Methods of the papers use RMSProp: rate {RATES['rmsprop']:g}, momentum {MOMENTUM:g}, {ITERATIONS} iterations. "
     "In which unit RISP's steps are is not known; for quadrotor, cube and hand it is one that served `oracle` best "
     f"of several on one motion, for the rod one as large beside its limits. `{KNOWN_START}` and `ours-no-grad` detect"
-    " keypoints, correct them by contours and descend by Levenberg and Marquardt from the start or from rest (of "
-    "cubes from the best of 16 starts, of the hand of 128), actions of frames with a Gauss-Markov prior about rest "
-    "whose level and bandwidth are those of the largest evidence, the hand's numbers with one as wide as their "
-    "range. `oracle` sees true positions and angles and uses the papers' optimiser, `oracle-newton` sees them and "
-    "uses ours without a prior.",
+    " keypoints, correct them by contours and descend by Levenberg and Marquardt, actions of frames with a "
+    "Gauss-Markov prior about rest whose level and bandwidth are those of the largest evidence, the hand's numbers "
+    "with one as wide as their range. Both kinds begin at the best of the same starts, each by its own loss: the given "
+    "one and rest, of cubes 16 starts, of the hand 128. RISP's networks (`paper`) were run from the given start alone, "
+    "before the others shared theirs. `oracle` sees true positions and angles and uses the papers' optimiser, "
+    "`oracle-newton` sees them and uses ours without a prior.",
     f"`{COMMAND}` is `vid2phys identify` without `--actions` (`experiments/imitation_by_command.py`), with all "
     "parameters given. It has neither the first state nor the place of the body. Its own motion is judged, in the "
     "best of the orientations that look alike. Its actions are the wrench of the quadrotor, put on the rotors, and the "

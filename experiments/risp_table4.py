@@ -27,9 +27,10 @@ _NOTES = [
     "Targets are the ends of the motions of `risp-table3`, which has units, limits and starts of the actions. They are "
     "ours, since the paper publishes none, and so are the units: no figure of the paper's belongs beside these, and "
     "`paper` is empty.",
-    "Methods of the papers use RMSProp as in `risp-table3`, along the loss of the last frame; of the first one, "
-    f"whose state is known, the simulated body has its colours. `{KNOWN_START}`, `ours-no-grad` and `oracle-newton` "
-    "(which sees the true target) find gentle actions by the solver of `vid2phys control`, and fit the ten numbers "
+    "Methods of the papers use RMSProp from the starts of `risp-table3`, along the loss of the last frame; of the "
+    "first one, whose state is known, the simulated body has its colours. "
+    f"`{KNOWN_START}`, `ours-no-grad` and `oracle-newton` (which sees the true target) find gentle actions by the "
+    "solver of `vid2phys control`, and fit the ten numbers "
     "of the hand as in `risp-table3`, what is read wrongly of its start, which is known, being taken to be read so "
     "of the target.",
     f"`{COMMAND}` is `vid2phys control --moving` (`experiments/control_by_command.py`), which is given the image of "

@@ -184,6 +184,14 @@ def test_the_papers_optimiser_steps_in_the_papers_units() -> None:
     assert outcome.values == pytest.approx(2.9 * np.exp(3e-3 / np.sqrt(0.01) / 3.0), rel=1e-5)
 
 
+def test_the_papers_optimiser_begins_at_the_best_of_the_starts_of_our_fit() -> None:
+    """One iteration returns its start: of 41 stiffnesses within one of the given one, the nearest to the truth."""
+    (entry,) = entries(("cube-plain",))
+    experiment = Experiment.of(entry, Path(), np.array([6.0]), 8)
+    outcome = identify(Case(experiment, None, np.array([5.23]), 0, iterations=1), "oracle", None)
+    assert outcome.values == pytest.approx(5.98, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["quadrotor", "cube-plain", "hand"])
 def test_motions_stay_in_the_image(name: str, tmp_path: Path) -> None:
     (entry,) = entries((name,))

@@ -99,6 +99,14 @@ def test_both_optimisers_find_the_thrust_that_was_filmed() -> None:
     assert costs[1] < 0.05 * costs[0]
 
 
+def test_the_papers_optimiser_begins_at_the_best_of_starts() -> None:
+    """Two iterations move a number by little, so that the end tells the start."""
+    sought = filmed(rising(), np.full(6, 7.0))
+    starts = np.stack([np.full(6, each) for each in (4.905, 6.8, 7.9)])
+    found = input_estimation.descend(sought, losses.get("keypoint", sought.problem), starts, iterations=2)
+    assert found == pytest.approx(6.8, abs=0.1)
+
+
 def test_the_papers_optimiser_steps_in_units_of_the_numbers() -> None:
     """RMSProp's first step is its rate over the root of 0.01, whatever the gradient."""
     sought = filmed(rising(), np.full(6, 5.5))

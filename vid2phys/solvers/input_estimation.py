@@ -114,13 +114,19 @@ def balanced_units(inputs: InputProblem, points: Array) -> Array:
     return np.asarray(steps * size / np.maximum(moves, 1e-12 * size))
 
 
-def descend(inputs: InputProblem, loss: Loss, *, iterations: int, optimizer: str = "rmsprop") -> Array:
-    """Return the numbers [U] of the least loss that the papers' optimiser meets from the start.
+def descend(
+    inputs: InputProblem, loss: Loss, starts: Array | None = None, *, iterations: int, optimizer: str = "rmsprop"
+) -> Array:
+    """Return the numbers [U] of the least loss that the papers' optimiser meets from the best of starts [B, U].
 
-    Raises InputError when the start leaves the loss without evidence, SimulationError when it cannot be simulated.
+    starts: those of `inputs` alone, if not given. Raises InputError when the start leaves the loss without evidence,
+    SimulationError when it cannot be simulated.
     """
     numbers = inputs.numbers
-    loss.check(torch.from_numpy(inputs.roll(numbers.start[None])[0]))
+    start = numbers.start
+    if starts is not None:
+        start = rollout_fit.best_start(inputs.roll, loss, starts, (numbers.lower, numbers.upper))
+    loss.check(torch.from_numpy(inputs.roll(start[None])[0]))
 
     def slope(values: Array) -> tuple[float, Array]:
         at = torch.from_numpy(values.copy()).requires_grad_()
@@ -131,8 +137,8 @@ def descend(inputs: InputProblem, loss: Loss, *, iterations: int, optimizer: str
     def moved(values: Array, step: Array) -> Array:
         return np.clip(values + numbers.units * step, numbers.lower, numbers.upper)
 
-    step = gradient.stepper(optimizer, len(numbers.start), gradient.RATES[optimizer])
-    end, losses, failure = gradient.follow(slope, moved, numbers.start, step, iterations)
+    step = gradient.stepper(optimizer, len(start), gradient.RATES[optimizer])
+    end, losses, failure = gradient.follow(slope, moved, start, step, iterations)
     if not len(losses):
         raise SimulationError(f"the start could not be simulated ({failure})", "a motion that stays finite")
     return end

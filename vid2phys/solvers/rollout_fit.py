@@ -143,12 +143,30 @@ def solve(
     problem = _Rollouts(roll, loss, units, prior or Prior.none(size), lower, upper)
     starts = np.clip(np.asarray(starts, dtype=float), lower, upper)
     costs = problem.costs(starts)
-    if not np.isfinite(costs).any():
-        raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
+    _require_finite(costs)
     best = multistart(problem, list(starts), costs, replace(_SETTINGS, iterations=iterations))
     model = problem.linearize(best.point)
     information = model.normal.information / np.outer(units, units)
     return RolloutFit(best.point, model.states, information, best.cost, best.iterations, best.converged)
+
+
+def best_start(roll: Motions, loss: MotionLoss, starts: Array, limits: tuple[Array, Array]) -> Array:
+    """Return the start [U] of starts [B, U], within limits, at which the loss is least.
+
+    Raises SimulationError when no start can be rolled out.
+    """
+    size = starts.shape[-1]
+    problem = _Rollouts(roll, loss, np.ones(size), Prior.none(size), *limits)
+    within = np.clip(np.asarray(starts, dtype=float), *limits)
+    costs = problem.costs(within)
+    _require_finite(costs)
+    return np.asarray(within[costs.argmin()])
+
+
+def _require_finite(costs: Array) -> None:
+    """Raise SimulationError when none of the costs [B] of starts is finite."""
+    if not np.isfinite(costs).any():
+        raise SimulationError(f"none of {len(costs)} starts could be simulated", "a motion that stays finite")
 
 
 def scan_unknowns(roll: Motions, loss: MotionLoss, start: Array, steps: Array, limits: tuple[Array, Array]) -> Array:
