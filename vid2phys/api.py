@@ -187,11 +187,14 @@ class Run:
         return Plot(actions_chart(self.result.actions, self.result.actions_std))
 
     def plot_residuals(self) -> Plot:
-        """Distance between keypoints seen and fitted, over time."""
+        """What is left between measurement and fit, over time. Raises ValueError when nothing was measured."""
         from vid2phys.report.figures import Plot
         from vid2phys.report.fit_charts import residual_chart
 
-        return Plot(residual_chart(self.result, self.system, self.camera))
+        chart = residual_chart(self.result, self.system, self.camera)
+        if chart is None:
+            raise ValueError("no frame of this run shows the body")
+        return Plot(chart)
 
     def plot_posterior(self) -> Plot:
         """Density of each fitted parameter, and where pairs lie together. Raises ValueError when none was fitted."""

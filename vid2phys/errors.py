@@ -46,8 +46,11 @@ class MissingDependencyError(Vid2PhysError):
     """A library of the machine that this command needs (exit 3)."""
 
 
-def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
-    """Return the error for a name that is not in a list, naming the list and the name in it that is most alike."""
+def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...], remedy: str = "") -> UsageError:
+    """Return the error for a name that is not in a list, naming the list and the name in it that is most alike.
+
+    remedy: what to do where no name is alike; to choose from the list, if not given.
+    """
     near = get_close_matches(name, available, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"choose a {kind} from the list"
+    remedy = f"did you mean '{near[0]}'?" if near else remedy or f"choose a {kind} from the list"
     return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", remedy)

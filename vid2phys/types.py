@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -558,3 +558,8 @@ class Result:
     def priors(self) -> dict[str, tuple[float, float]]:
         """Return mean and standard deviation by parameter, where there was a prior."""
         return {estimate.name: estimate.prior for estimate in self.parameters if estimate.prior is not None}
+
+    @property
+    def impacts(self) -> list[dict[str, float]]:
+        """Return the impacts that were fitted, in the order of time; SI, by the keys of `result.json`."""
+        return cast("list[dict[str, float]]", self.diagnostics.get("impacts", []))

@@ -253,6 +253,9 @@ def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert pendulum["actions"] == [{"name": "torque", "unit": "N m"}]
     assert pendulum["parameters"][0] == {"name": "length", "unit": "m", "default": 1.0, "lower": 0.001, "upper": 100.0}
     assert pendulum["limits"].startswith("the pivot is fixed")
+    assert pendulum["clip_parameters"] == []
+    assert run_cli(monkeypatch, "systems", "rigid_contact") == 0
+    assert "in a clip, too: restitution, rolling_friction, ground_height m" in capsys.readouterr().out
 
 
 def test_reproduce_lists_its_tables_and_refuses_others(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.synthetic import noisy_result, short_flight
+from tests.synthetic import camera_of, noisy_result, short_flight
 from vid2phys.report.charts import Chart, Curve, Panel
 from vid2phys.report.figures import Plot, draw
-from vid2phys.report.fit_charts import actions_chart, impacts_chart, posterior_chart, trajectory_chart
+from vid2phys.report.fit_charts import actions_chart, impacts_chart, posterior_chart, residual_chart, trajectory_chart
 from vid2phys.report.interactive import specification
-from vid2phys.types import Posterior
+from vid2phys.types import ConfigurationMeasurement, Posterior, Trajectory
 
 
 def panel(chart: Chart, row: int, column: int = 0) -> Panel:
@@ -36,6 +37,52 @@ def test_bands_hold_what_the_covariance_states() -> None:
     assert np.array_equal(z.y, result.trajectory.states[:, 2])
     step = flight.times_s[1] - flight.times_s[0]
     assert np.allclose(chart.absent, [(4.5 * step, 6.5 * step), (8.5 * step, 9.5 * step)], atol=5e-3)
+
+
+def test_residuals_of_coordinates_are_their_differences() -> None:
+    """Of joints, a hinge's angle and modes; frames without a measurement are left out."""
+    flight = short_flight()
+    result, frames = noisy_result(flight), len(flight.times_s)
+    names = ("shoulder_rad", "elbow_rad", "shoulder_rad_s", "elbow_rad_s")
+    states = np.zeros((frames, 4))
+    states[:, 1] = 0.3
+    seen = np.arange(frames) != 4
+    measured = ConfigurationMeasurement(
+        *(
+            np.tile([0.1, 0.1], (frames, 1)),
+            np.zeros((frames, 2, 2)),
+            np.zeros((frames, 2, 1)),
+            np.ones(1),
+            seen,
+            "test",
+        )
+    )
+    found = replace(
+        result,
+        trajectory=Trajectory(flight.times_s, states, names),
+        observation=replace(result.observation, configuration=measured),
+    )
+    chart = residual_chart(found, flight.system, camera_of(flight))
+    assert chart is not None
+    shoulder, elbow = panel(chart, 0).curves
+    assert (shoulder.name, elbow.name) == ("shoulder", "elbow")
+    assert shoulder.y == pytest.approx(np.full(frames - 1, 0.1))
+    assert elbow.y == pytest.approx(np.full(frames - 1, -0.2))
+
+
+def test_residuals_of_points_grow_with_their_noise() -> None:
+    flight = short_flight()
+    chart = residual_chart(noisy_result(flight, lost=(5,)), flight.system, camera_of(flight))
+    assert chart is not None
+    median, worst = panel(chart, 0).curves
+    assert len(median.x) == len(flight.times_s) - 1
+    assert (median.y <= worst.y).all()
+
+
+def test_a_clip_that_shows_nothing_has_no_chart_of_residuals() -> None:
+    flight = short_flight()
+    result = noisy_result(flight, lost=tuple(range(len(flight.times_s))))
+    assert residual_chart(result, flight.system, camera_of(flight)) is None
 
 
 def test_pairs_lie_as_they_are_correlated() -> None:

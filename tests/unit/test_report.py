@@ -13,11 +13,12 @@ import pytest
 
 from tests.flight import Flight
 from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
+from vid2phys.engine import systems
 from vid2phys.io.video import read_clip
 from vid2phys.report.ground_grid import ground_grid
 from vid2phys.report.html import _impact_rows, _ranges, widths, write_report
 from vid2phys.report.mesh_lines import Projected, Window, mesh_lines, project_vertices
-from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
+from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, _followed_point, write_overlay
 from vid2phys.types import Estimate, Mesh
 
 
@@ -76,6 +77,16 @@ def test_overlay_follows_the_body(tmp_path: Path, flight: Flight, distortion: tu
         left = frame[: camera.height // 2, : camera.width].astype(int)
         saturation = left.max(axis=-1) - left.min(axis=-1)
         assert np.percentile(saturation, 99) < 40
+
+
+def test_a_body_whose_origin_is_at_rest_is_followed_at_its_end() -> None:
+    """A pendulum's origin is its pivot: the vertex that moves most leaves the trail."""
+    system = systems.get("pendulum")
+    mesh = Mesh(np.array([[0.0, 0.0, 0.0], [0.0, 0.0, -0.5], [0.1, 0.0, 0.0]]), np.array([[0, 1, 2]]), np.zeros(1, int))
+    states = np.stack([np.array([0.0, 0.5, 1.0]), np.zeros(3)], axis=-1)
+    followed = _followed_point(system, mesh, states, system.body_pose(states)[0])
+    assert np.linalg.norm(followed, axis=-1) == pytest.approx([0.5] * 3)
+    assert np.ptp(followed[:, 2]) == pytest.approx(0.5 * (1.0 - np.cos(1.0)))
 
 
 def test_the_ground_is_drawn_beside_the_frame_alone(tmp_path: Path, flight: Flight) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vid2phys.errors import unknown_name
+from vid2phys.commands.fit_parameters import check_given
+from vid2phys.engine import systems
+from vid2phys.errors import UsageError, unknown_name
 
 
 @pytest.mark.parametrize(
@@ -18,3 +20,11 @@ from vid2phys.errors import unknown_name
 def test_the_name_that_was_probably_meant_is_named(name: str, ends: str) -> None:
     message = str(unknown_name("parameter", name, ("payload", "joint_damping", "ground", "base")))
     assert message == f"unknown parameter '{name}'; expected one of base, ground, joint_damping, payload; {ends}"
+
+
+def test_systems_that_have_a_parameter_are_named() -> None:
+    parameters = systems.get("rigid_contact").parameters()
+    with pytest.raises(UsageError, match=r"--system pendulum has it$"):
+        check_given(parameters, {}, ("length",))
+    with pytest.raises(UsageError, match=r"--system rod or soft_body has it$"):
+        check_given(parameters, {"young_modulus": 1e6})

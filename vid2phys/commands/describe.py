@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+_EXAMPLE = "box:0.1x0.1x0.1m"  # a rigid body in a clip
+
 
 def systems_like(start: str) -> list[str]:
     """Names of the systems that start so, for the shell to complete."""
@@ -19,15 +21,18 @@ def describe(name: str) -> dict[str, Any]:
     """Return what a system is when it is made without options, for JSON.
 
     Summary, capabilities, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the
-    axes of states by how their names begin.
+    axes of states by how their names begin. `clip_parameters` are those that it has beyond in `identify`.
 
     Raises UsageError for an unknown name.
     """
     from vid2phys.commands.system_choice import purpose
     from vid2phys.engine import systems
+    from vid2phys.io.primitives import load_body
 
     system = systems.get(name)
     can = system.capabilities
+    in_clip = system.for_clip(load_body(body=_EXAMPLE)) if can.observed_as == "rigid" else system
+    clip_only = [p for p in in_clip.parameters() if p.name not in system.parameters().names]
     paragraphs = [" ".join(text.split()) for text in inspect.getdoc(type(system)).split("\n\n")]  # type: ignore[union-attr]
     reader = systems.file_reader(name)
     limits = next((text for text in paragraphs if text.startswith("Limits:")), "")
@@ -38,6 +43,7 @@ def describe(name: str) -> dict[str, Any]:
             {"name": p.name, "unit": p.unit, "default": p.value, "lower": p.lower, "upper": p.upper}
             for p in system.parameters()
         ],
+        "clip_parameters": [p.with_unit(p.name) for p in clip_only],
         "state": list(system.state_names),
         "state_frames": dict(system.state_frames),
         "actions": [
@@ -49,7 +55,7 @@ def describe(name: str) -> dict[str, Any]:
             "observed_as": can.observed_as,
             "reason": "" if can.observed_as else can.reason,
             "inputs": list(can.inputs),
-            "excited_by": dict(can.excited_by),
+            "excited_by": {**can.excited_by, **in_clip.capabilities.excited_by},
         },
         "integrators": list(system.integrators),
         "body": _what_it_reads(reader) if reader else "",

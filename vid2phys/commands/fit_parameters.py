@@ -237,7 +237,7 @@ def check_given(
     for names, known in ((given, parameters.names), (fit, (*parameters.names, *groups))):
         for name in names:
             if name not in parameters.names:
-                raise unknown_name("parameter", name, known)
+                raise _unknown_parameter(name, known)
     for name, value in given.items():
         parameter = parameters[name]
         if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):
@@ -246,3 +246,12 @@ def check_given(
                 parameter.with_unit(f"between {parameter.lower:g} and {parameter.upper:g}"),
                 "give it in SI",
             )
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> UsageError:
+    """Return the error for a parameter that a system does not have, naming the systems that have it."""
+    from vid2phys.engine import systems
+
+    having = [each for each in systems.available() if name in systems.get(each).parameters().names]
+    remedy = f"--system {' or '.join(having)} has it" if having else ""
+    return unknown_name("parameter", name, tuple(known), remedy)

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from vid2phys.notes import Severity, severity_of
 
@@ -45,8 +45,8 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
         if "camera" in one.diagnostics:
             print(f"{clip}camera: {one.diagnostics['camera']}")
         print(f"{clip}frames: {frames - lost} of {frames} tracked")
-        if impacts := cast("list[dict[str, float]]", one.diagnostics.get("impacts")):
-            times = ", ".join(f"{hit['time_s']:.3f}" for hit in impacts)
+        if one.impacts:
+            times = ", ".join(f"{hit['time_s']:.3f}" for hit in one.impacts)
             _print_wrapped(f"{clip}impacts at {times} s")
         _print_notes(one.diagnostics.get("notes"), clip)
     for name in ("overlay.mp4", "report.html", "result.json"):
@@ -194,6 +194,7 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
         texts = {
             "purpose": can["purpose"],
             "from a clip": f"seen as {can['observed_as']}" if can["observed_as"] else f"no: {can['reason']}",
+            "in a clip, too": ", ".join(system["clip_parameters"]),
             "to determine": "; ".join(f"{p}: {what}" for p, what in can["excited_by"].items()) if name else "",
             f"state ({len(system['state'])})": summarise(system["state"]),
             "axes": "; ".join(f"{summarise(names)}: {frame}" for frame, names in frames.items()) or "not stated",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import observe
 from vid2phys.engine.pose_geometry import image_points
 from vid2phys.engine.system import System
-from vid2phys.geometry import Array, matrix_from_quat
+from vid2phys.geometry import Array, Pose, matrix_from_quat
 from vid2phys.report.charts import TIME, Chart, Curve, Panel, Style
 from vid2phys.types import Actions, Camera, Posterior, Result
 
@@ -28,7 +28,7 @@ def trajectory_chart(result: Result, system: System) -> Chart:
     """
     times, names = result.trajectory.times_s, result.trajectory.state_names
     if not names[0].startswith("position_"):
-        panels = _joint_panels(result, tuple(name.rpartition("_")[0] for name in names[: len(names) // 2]))
+        panels = _joint_panels(result)
     else:
         positions, quats = system.body_pose(result.trajectory.states)
         stated = result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]
@@ -44,27 +44,48 @@ def trajectory_chart(result: Result, system: System) -> Chart:
     return _over_time("Trajectory", panels, times, ~result.observation.seen)
 
 
-def _joint_panels(result: Result, names: tuple[str, ...]) -> list[Panel]:
-    """Return panels with one curve a joint, a few joints in each; joints are the first states."""
+def _coordinates(result: Result) -> list[str]:
+    """Return the names of joints, the angle of a hinge or modes, which are the first half of a state."""
+    names = result.trajectory.state_names
+    return [name.rpartition("_")[0] for name in names[: len(names) // 2]]
+
+
+def _joint_panels(result: Result) -> list[Panel]:
+    """Return panels with one curve a joint."""
     times, values = result.trajectory.times_s, result.trajectory.states
     stated = result.trajectory.covariance is not None
     curves = [
         Curve(times, values[:, joint], name, _band(result, values[:, joint], joint) if stated else None)
-        for joint, name in enumerate(names)
+        for joint, name in enumerate(_coordinates(result))
     ]
-    parts = [tuple(curves[first : first + _PANEL]) for first in range(0, len(curves), _PANEL)]
-    return [Panel(part, "joints (rad or m)") for part in parts]
+    return _few_a_panel(curves, "joints (rad or m)")
 
 
-def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
-    """Return the distance between measured and fitted points of the body, frame by frame: median and largest."""
-    residual, times = residuals_px(result, system, camera), result.trajectory.times_s
-    seen = np.asarray(np.isfinite(residual).any(axis=1))
-    curves = (
-        Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median point"),
-        Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst point", style="thin"),
-    )
-    return _over_time("Residuals", [Panel(curves, "residual (px)", from_zero=True)], times, ~seen)
+def _few_a_panel(curves: list[Curve], label: str) -> list[Panel]:
+    """Return panels with a few of the curves in each. label: of their axes."""
+    return [Panel(tuple(curves[first : first + _PANEL]), label) for first in range(0, len(curves), _PANEL)]
+
+
+def residual_chart(result: Result, system: System, camera: Camera) -> Chart | None:
+    """Return what is left between measurement and fit, frame by frame; None where nothing was measured.
+
+    Of points of the body these are the median and the largest distance. Of joints, the angle of a hinge and modes, it
+    is the difference.
+    """
+    times, measured = result.trajectory.times_s, result.observation.configuration
+    if measured is not None and not isinstance(measured.configuration, Pose):
+        seen, name = measured.measured, "measured - fitted\n(rad or m)"
+        fitted = result.trajectory.states[:, : measured.configuration.shape[1]]
+        left, names = (measured.configuration - fitted)[seen], _coordinates(result)
+        curves = [Curve(times[seen], each, name) for each, name in zip(left.T, names, strict=False)]
+        panels = _few_a_panel(curves, name)
+    else:
+        residual = residuals_px(result, system, camera)
+        seen, name = np.asarray(np.isfinite(residual).any(axis=1)), "residual (px)"
+        curves = [Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median point")]
+        curves.append(Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst point", style="thin"))
+        panels = [Panel(tuple(curves), name, from_zero=True)]
+    return _over_time("Residuals", panels, times, ~seen) if seen.any() else None
 
 
 def actions_chart(actions: Actions, std: Array | None) -> Chart:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -70,12 +70,12 @@ def write_report(
         loader=PackageLoader("vid2phys.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     charts = [trajectory_chart(result, system)]
-    if impacts := cast("list[dict[str, float]]", result.diagnostics.get("impacts")):
-        charts.append(impacts_chart(impacts, result.trajectory.times_s))
+    if result.impacts:
+        charts.append(impacts_chart(result.impacts, result.trajectory.times_s))
     if result.actions is not None and result.actions.values.any():
         charts.append(actions_chart(result.actions, result.actions_std))
-    if result.observation.seen.any():
-        charts.append(residual_chart(result, system, camera))
+    if residuals := residual_chart(result, system, camera):
+        charts.append(residuals)
     charts = [chart.thinned(_MOST_POINTS) for chart in charts]
     joint = [] if result.posterior is None else [posterior_chart(result.posterior, result.priors)]
     drawn = {chart.title: Markup(svg_text(draw(chart))) for chart in charts + joint}  # texts are escaped  # nosec
@@ -86,7 +86,7 @@ def write_report(
         result=result,
         rows=[_row(estimate) for estimate in result.parameters],
         widths=widths(result.parameters),
-        impacts=_impact_rows(impacts or ()),
+        impacts=_impact_rows(result.impacts),
         frames=len(result.trajectory.times_s),
         lost=_ranges(lost.tolist()),
         lost_count=len(lost),
@@ -101,6 +101,7 @@ def write_report(
         begin_s=float(result.trajectory.times_s[0]),
         video=_video(overlay),
         summary=summary,
+        tables=[name for name in ("trajectory.csv", "actions.csv") if name in summary["files"].values()],
     )
     write_text(path, page)
 

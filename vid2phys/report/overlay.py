@@ -95,7 +95,7 @@ def write_overlay(
     shown = mesh_of or (lambda _: mesh)
     view = lambda i: project_vertices(camera.at(i), system.vertices(states[i], shown(i).vertices))  # noqa: E731
     scene = _scene(clip, camera, mesh, [bounds(view(i)) for i in range(len(states))], centers)
-    axes = _axes(camera, mesh, positions, quats)
+    axes, followed = _axes(camera, mesh, positions, quats), _followed_point(system, mesh, states, positions)
     fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0
     height, width = scene.panel
     lines_of = in_processes(lambda i: _lines(scene, view(i), axes[i]), range(len(states)))
@@ -103,13 +103,25 @@ def write_overlay(
         for index, (frame, lines) in enumerate(zip(clip.frames, lines_of, strict=True)):
             time_s = float(clip.times_s[index])
             before = (clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)
-            trail = project_vertices(camera.at(index), positions[before]).pixels
+            trail = project_vertices(camera.at(index), followed[before]).pixels
             label = f"frame {index}   {time_s:.2f} s"
             grid = () if ground is None else tuple(project_vertices(camera.at(index), ground).pixels)
             drawn = draw_frame(scene, frame, lines, axes[index], trail, bool(lost[index]), label, grid)
             video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
+
+
+def _followed_point(system: System, mesh: Mesh, states: Array, positions: Array) -> Array:
+    """Return where the point that leaves a trail is in the world, [T, 3] m.
+
+    It is the origin of the body, or the vertex that moves most where the origin is at rest (positions [T, 3]).
+    """
+    if np.ptp(positions, axis=0).any():
+        return positions
+    some = [system.vertices(state, mesh.vertices) for state in states[:: max(1, len(states) // 20)]]
+    farthest = int(np.linalg.norm(np.ptp(some, axis=0), axis=-1).argmax())
+    return np.stack([system.vertices(state, mesh.vertices)[farthest] for state in states])
 
 
 def write_preview(path: Path, clip: Clip, camera: Camera, mesh: Mesh, index: int, pose: Pose) -> None:
@@ -151,7 +163,7 @@ def draw_frame(
 ) -> Image:
     """Return one frame of the overlay: left the frame, right the fit over it.
 
-    axes_px: [4, 2], origin and ends of x, y, z. trail_px: [N, 2], where the origin was before. lost: whether the object
+    axes_px: [4, 2], origin and ends of x, y, z. trail_px: [N, 2], where the body was before. lost: whether the object
     was not detected. ground_px: lines [P, 2] of the ground.
     """
     import cv2
