@@ -296,6 +296,24 @@ def test_a_run_that_is_interrupted_leaves_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "mine").exists()
 
 
+def test_a_run_that_fails_leaves_its_preview_alone(tmp_path: Path) -> None:
+    """The preview shows what was taken for the body; the next run may take the folder."""
+    out = tmp_path / "mine"
+
+    def fill() -> None:
+        with run.new_run("identify", out) as folder:
+            (folder / "overlay.mp4").write_bytes(b"half")
+            (folder / "preview.jpg").write_bytes(b"whole")
+            raise InputError("no motion", "a clip with motion", "film one")
+
+    with pytest.raises(InputError, match="no motion"):
+        fill()
+    assert sorted(path.name for path in out.iterdir()) == [run._LOCK, "preview.jpg"]
+    with run.new_run("identify", out) as folder:
+        assert [path.name for path in folder.iterdir()] == [run._LOCK]
+    assert not any(out.iterdir())
+
+
 def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
     out = tmp_path / "mine"
     (out / "frames").mkdir(parents=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import disk_errors, exclusive_lock, read_text, sha256, write_text
 from vid2phys.io.recordings import load_observation as load_observation
 from vid2phys.io.recordings import load_trajectory as load_trajectory
@@ -27,7 +27,8 @@ from vid2phys.io.recordings import save_trajectory as save_trajectory
 from vid2phys.types import Actions, Array, Estimate, Observation, Posterior, Result, Status, Trajectory
 
 RUNS = Path("runs")
-_LOCK = ".lock"  # in a folder that a run is filling
+_LOCK = ".lock"  # in a folder that a run is filling, or did not fill to its end
+_PREVIEWS = ("preview*.jpg",)
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
 _VERSIONS_OF = ("vid2phys", "numpy", "scipy", "torch", "warp-lang", "av", "opencv-python-headless")
 
@@ -51,21 +52,31 @@ def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS
 def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Iterator[Path]:
     """Yield the folder of `create_run`; an error or Ctrl-C inside the block leaves no half-written folder.
 
+    After an error that a user can mend, the previews stay: they show what went wrong. The next run may take the folder.
     Raises InputError while another run fills the folder.
     """
     folder = create_run(command, out, root=root)
     with exclusive_lock(folder / _LOCK, "run"):
         try:
-            for left in folder.iterdir():
-                if left.is_dir():
-                    shutil.rmtree(left)
-                elif left.name != _LOCK:
-                    left.unlink()
+            _clear(folder)
             yield folder
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+        except BaseException as error:
+            previews = _PREVIEWS if isinstance(error, Vid2PhysError) else ()
+            if any(any(folder.glob(each)) for each in previews):
+                _clear(folder, previews)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
         (folder / _LOCK).unlink()
+
+
+def _clear(folder: Path, kept: tuple[str, ...] = ()) -> None:
+    """Remove all files from a folder but its lock and those that patterns keep."""
+    for left in folder.iterdir():
+        if left.is_dir():
+            shutil.rmtree(left)
+        elif left.name != _LOCK and not any(left.match(each) for each in kept):
+            left.unlink()
 
 
 def _was_killed(folder: Path) -> bool:
