@@ -334,3 +334,15 @@ def test_an_axis_passes_through_a_body_or_beside_it(
     unit = np.array(axis) / np.linalg.norm(axis)
     found = Hinge(Pose(np.eye(3), np.array([0.0, 0.0, 1.0])), unit, np.array(point)).beside_m(bar)
     assert found == pytest.approx(beside_m, abs=1e-9)
+
+
+def test_an_axis_may_pass_through_a_hollow() -> None:
+    """An L of two bars: its inner corner is within the hull, the point across from it is not."""
+    long, short = box(np.array([0.2, 0.04, 0.02])), box(np.array([0.02, 0.04, 0.1]))
+    vertices = np.concatenate([long.vertices, short.vertices + np.array([-0.09, 0.0, 0.06])])
+    faces = np.concatenate([long.faces, short.faces + len(long.vertices)])
+    bracket = Mesh(vertices, faces, np.zeros(len(faces), dtype=np.int64))
+    across = np.array([0.0, 1.0, 0.0])
+    place = Pose(np.eye(3), np.array([0.0, 0.0, 1.0]))
+    assert Hinge(place, across, np.array([-0.05, 0.0, 0.04])).beside_m(bracket) == 0.0
+    assert Hinge(place, across, np.array([0.05, 0.0, 0.09])).beside_m(bracket) > 0.01

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 
 from vid2phys.engine.parallel import in_processes
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
@@ -86,15 +87,17 @@ class Hinge:
         return Pose(rotated, fixed - rotated @ self.point)
 
     def beside_m(self, mesh: Mesh) -> float:
-        """Return how far the axis passes beside a mesh, m; zero where it meets the mesh."""
-        corners = ((mesh.vertices - self.point) @ perpendicular(self.axis))[mesh.faces]
-        edges = np.roll(corners, -1, axis=1) - corners
-        sides = edges[..., 0] * corners[..., 1] - edges[..., 1] * corners[..., 0]  # of the axis, by each edge
-        if ((sides >= 0.0).all(axis=1) | (sides <= 0.0).all(axis=1)).any():
+        """Return how far the axis passes beside the convex hull of a mesh, m; zero where it meets the hull.
+
+        A pin may pass through the hollow of a bracket.
+        """
+        points = (mesh.vertices - self.point) @ perpendicular(self.axis)
+        hull = ConvexHull(points)
+        if (hull.equations[:, -1] <= 0.0).all():  # of the axis, which is at the origin
             return 0.0
-        length2 = np.maximum((edges**2).sum(axis=-1), 1e-18)
-        along = np.clip(-(corners * edges).sum(axis=-1) / length2, 0.0, 1.0)
-        return float(np.linalg.norm(corners + along[..., None] * edges, axis=-1).min())
+        corners, edges = points[hull.simplices[:, 0]], points[hull.simplices[:, 1]] - points[hull.simplices[:, 0]]
+        along = np.clip(-(corners * edges).sum(axis=-1) / (edges**2).sum(axis=-1), 0.0, 1.0)
+        return float(np.linalg.norm(corners + along[:, None] * edges, axis=-1).min())
 
     def retract(self, step: Array) -> Hinge:
         """Return the hinge after a step [10]: `Pose.retract`, radians of the axis and metres of the point."""

@@ -53,7 +53,7 @@ _BEGIN = 0.01  # of the spread of friction: where a fit of it begins
 _STEEP = np.radians(80.0)  # tilt of an axis beyond which gravity hardly makes a body swing
 _FAR_OFF = 3.0  # standard deviations between the length that the motion shows and that of the mesh
 _STILL = np.radians(3.0)  # range of angles below which nothing swings
-_BESIDE = 0.05  # radii of the body: how far an axis may pass beside it
+_BESIDE = 0.05  # radii of the body: how far an axis may pass beside its convex hull
 _RIVAL = 0.8  # evidence for another axis, as a share of that for the best one
 _EXPLAINED = 0.85  # least share of the free track's frames that a hinge explains
 
@@ -291,8 +291,8 @@ def _doubts(found: HingeTrack, hanging: Hanging, mesh: Mesh) -> list[str]:
     if beside_m > _BESIDE * mesh.radius_m:
         notes.append(
             doubt(
-                f"the axis passes {1e3 * beside_m:.0f} mm beside the body: the part at the pin hides the scene in all "
-                "frames, and may be missed; look at the overlay, or film before a wall of another colour"
+                f"the axis passes {1e3 * beside_m:.0f} mm beside the body and its hollows: the part at the pin hides the "
+                "scene in all frames, and may be missed; look at the overlay, or film before a wall of another colour"
             )
         )
     if abs(hanging.tilt) > _STEEP:
