@@ -292,7 +292,7 @@ def _doubts(found: HingeTrack, hanging: Hanging, mesh: Mesh) -> list[str]:
         notes.append(
             doubt(
                 f"the axis passes {1e3 * beside_m:.0f} mm beside the body and its hollows: the part at the pin hides "
-                "the scene in all frames, and may be missed; look at the overlay, or film before a wall of another colour"
+                "the scene in all frames, and may be missed; look at the overlay, or film before another wall"
             )
         )
     if abs(hanging.tilt) > _STEEP:
