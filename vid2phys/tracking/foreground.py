@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import Pose
-from vid2phys.indices import evenly
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.detectors.network import Image
+from vid2phys.tracking.motion_samples import evenly_in_motion
 from vid2phys.types import Array, Camera, Mesh
 
 _LEVELS = 256
@@ -125,7 +125,7 @@ class Foreground:
 
         including: frames that may teach the model, beside those that are chosen.
         """
-        rows = np.union1d(evenly(len(frames), config.frames), np.array(including, dtype=np.int64))
+        rows = np.union1d(evenly_in_motion(frames, config.frames), np.array(including, dtype=np.int64))
         samples = np.stack([frames[int(i)] for i in rows])
         everywhere = np.ones(samples.shape[:3], dtype=np.bool_)
         first, _ = _background(samples, everywhere)
