@@ -19,7 +19,7 @@ from experiments.bodies import Entry
 from experiments.control_parametrisation import Parametrisation, parametrisation_of
 from experiments.experiments import Experiment
 from experiments.filling import Form, fill
-from experiments.identification import COMMAND, KNOWN_START, STARTS_VERSION, Case, Network, Outcome
+from experiments.identification import COMMAND, KNOWN_START, Case, Network, Outcome, versions
 from experiments.imitation import Followed, followed
 from experiments.panels import draw_panels
 from experiments.result_cache import Cell, Rows
@@ -165,9 +165,17 @@ def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Se
         return Bench(task, cell.entry, setting).rows(cell.method, source)
 
     form = Form(
-        *(name, METHODS, ("",), version, notes, rows, lambda cell: task.metric, partial(_draw, task)),
+        *(
+            name,
+            METHODS,
+            ("",),
+            versions(task.command_version, version),
+            notes,
+            rows,
+            lambda cell: task.metric,
+            partial(_draw, task),
+        ),
         source=source_for,
-        versions={COMMAND: task.command_version, **STARTS_VERSION},
     )
     return fill(form, setting)
 

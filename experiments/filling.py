@@ -6,8 +6,8 @@ A network that is missing is trained first. Limits: a body whose mesh is missing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,16 @@ from vid2phys.errors import InputError, UsageError
 class Form:
     """A table before it is filled.
 
-    methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
+    methods, labels: a cell for each of them and each body. version: of the rows of a method and a body. rows:
     those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
     rows as an image. label_key: what rows call the label. title: what the row of an empty cell calls its method.
-    source: of a method's network. versions: of single methods, in place of `version`.
+    source: of a method's network.
     """
 
     name: str
     methods: tuple[str, ...]
     labels: tuple[str, ...]
-    version: int
+    version: Callable[[str, str], int]
     notes: list[str]
     rows: Callable[[Cell, Source], Rows]
     metric: Callable[[Cell], str]
@@ -41,7 +41,6 @@ class Form:
     label_key: str = "label"
     title: Callable[[Cell], str] = lambda cell: cell.method
     source: Callable[[str, Entry, Setting], Source] = source_of
-    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 def fill(form: Form, setting: Setting) -> Table:
@@ -93,6 +92,6 @@ def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
         for label in form.labels:
             for method in form.methods:
                 source = form.source(method, entry, setting)
-                version = f"{form.versions.get(method, form.version)} {footage.VERSION} {source.digest}"
+                version = f"{form.version(method, entry.name)} {footage.VERSION} {source.digest}"
                 found.append((Cell(form.name, entry, method, None, setting, label, version=version), source))
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.experiments import unknown_of
 from experiments.filling import Form, fill
-from experiments.identification import COMMAND, KNOWN_START, STARTS_VERSION
+from experiments.identification import COMMAND, KNOWN_START, versions
 from experiments.panels import draw_panels
 from experiments.result_cache import Cell, Rows
 from experiments.risp_table2 import COMMAND_VERSION, Bench, source_for
@@ -52,13 +52,12 @@ def run(setting: Setting) -> Table:
         return [{**row, "method": _title(cell), "frames": cell.label} for row in found]
 
     form = Form(
-        *(NAME, METHODS, tuple(FRAMES), VERSION, _NOTES, rows),
+        *(NAME, METHODS, tuple(FRAMES), versions(COMMAND_VERSION, VERSION), _NOTES, rows),
         metric=lambda cell: unknown_of(cell.entry.name).metric,
         draw=draw,
         label_key="frames",
         title=_title,
         source=source_for,
-        versions={COMMAND: COMMAND_VERSION, **STARTS_VERSION},
     )
     return fill(form, setting)
 

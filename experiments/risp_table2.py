@@ -21,9 +21,9 @@ from experiments.experiments import Experiment, unknown_of
 from experiments.filling import Form, fill
 from experiments.identification import (
     COMMAND,
+    GIVEN_START_ALONE,
     KNOWN_START,
     LOSSES,
-    STARTS_VERSION,
     Case,
     Network,
     Outcome,
@@ -31,6 +31,7 @@ from experiments.identification import (
     identify,
     repeated,
     seen_in,
+    versions,
 )
 from experiments.panels import draw_panels
 from experiments.result_cache import Rows
@@ -67,8 +68,8 @@ _NOTES = [
     f"{MOMENTUM:g}, {ITERATIONS} iterations. `{KNOWN_START}` and `ours-no-grad` detect keypoints, correct them by "
     "contours and descend by Levenberg and Marquardt. Both kinds begin at the best of the same starts, each by its own "
     "loss: 41 of the cube, 17 of the rod, 21 of each stiffness of the hand, within one of the given one (rod: two). "
-    "RISP's networks (`paper`) were run from the given start alone, before the others shared theirs. `oracle` sees "
-    "true positions and angles and uses the papers' optimiser, `oracle-newton` sees them and uses ours.",
+    f"{GIVEN_START_ALONE} `oracle` sees true positions and angles and uses the papers' optimiser, `oracle-newton` "
+    "sees them and uses ours.",
     f"`{COMMAND}` is `vid2phys identify` with recorded actions (`experiments/by_identify.py`): its tracker, its "
     "fit and its intervals. It is given the start by a wide `--prior`, but neither the first state nor the place "
     "of the body; it fits the first state too, of a quadrotor also unknown forces. The textured cube "
@@ -97,13 +98,12 @@ def run(setting: Setting) -> Table:
     """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return fill(
         Form(
-            *(NAME, METHODS, TRUTHS, VERSION, _NOTES),
+            *(NAME, METHODS, TRUTHS, versions(COMMAND_VERSION, VERSION), _NOTES),
             rows=lambda cell, source: Bench(cell.entry, cell.label, setting).rows(cell.method, source),
             metric=lambda cell: _metric(unknown_of(cell.entry.name), cell.label),
             draw=draw,
             label_key="truth",
             source=source_for,
-            versions={COMMAND: COMMAND_VERSION, **STARTS_VERSION},
         ),
         setting,
     )

@@ -10,7 +10,7 @@ from experiments.control_parametrisation import Parametrisation
 from experiments.driving import METHODS as METHODS
 from experiments.driving import Task, tabulated
 from experiments.experiments import Experiment
-from experiments.identification import COMMAND, KNOWN_START, Case, Network, Outcome
+from experiments.identification import COMMAND, GIVEN_START_ALONE, KNOWN_START, Case, Network, Outcome
 from experiments.imitation import imitate, state_discrepancy
 from experiments.imitation_by_command import imitate_by_command
 from experiments.table import Setting, Table
@@ -39,9 +39,8 @@ _NOTES = [
     " keypoints, correct them by contours and descend by Levenberg and Marquardt, actions of frames with a "
     "Gauss-Markov prior about rest whose level and bandwidth are those of the largest evidence, the hand's numbers "
     "with one as wide as their range. Both kinds begin at the best of the same starts, each by its own loss: the given "
-    "one and rest, of cubes 16 starts, of the hand 128. RISP's networks (`paper`) were run from the given start alone, "
-    "before the others shared theirs. `oracle` sees true positions and angles and uses the papers' optimiser, "
-    "`oracle-newton` sees them and uses ours without a prior.",
+    f"one and rest, of cubes 16 starts, of the hand 128. {GIVEN_START_ALONE} `oracle` sees true positions and angles "
+    "and uses the papers' optimiser, `oracle-newton` sees them and uses ours without a prior.",
     f"`{COMMAND}` is `vid2phys identify` without `--actions` (`experiments/imitation_by_command.py`), with all "
     "parameters given. It has neither the first state nor the place of the body. Its own motion is judged, in the "
     "best of the orientations that look alike. Its actions are the wrench of the quadrotor, put on the rotors, and the "

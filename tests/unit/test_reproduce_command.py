@@ -15,7 +15,7 @@ from experiments.by_identify import Clip
 from experiments.experiments import Experiment, unknown_of
 from experiments.filling import Form, fill
 from experiments.footage import Footage
-from experiments.identification import COMMAND, KNOWN_START, Case, Outcome, identify
+from experiments.identification import COMMAND, KNOWN_START, Case, Outcome, identify, versions
 from experiments.risp_table2 import METHODS, Bench
 from experiments.table import Setting, markdown, row
 from experiments.weights import source_for
@@ -142,12 +142,11 @@ def test_a_refusal_of_the_command_is_the_reason_of_an_empty_cell(tmp_path: Path)
         raise UsageError("--fit k_e with something else")
 
     form = Form(
-        *("risp-table2", (COMMAND,), ("paper",), 1, [], refuse),
+        *("risp-table2", (COMMAND,), ("paper",), versions(7, 1), [], refuse),
         metric=lambda cell: "log10_k_n_error",
         draw=lambda rows, path: None,
         label_key="truth",
         source=source_for,
-        versions={COMMAND: 7},
     )
     (empty,) = fill(form, setting(tmp_path)).rows
     assert empty["value"] is None
