@@ -108,7 +108,7 @@ def test_where_a_body_rests_in_most_frames_the_background_is_that_of_the_others(
     places = [40] * 9 + [5, 90, 98, 20]
     frames = clip(places)
     masks = {k: square(x) for k, x in enumerate(places)}
-    plain = Foreground.of(frames)
+    plain = Foreground.of(frames, including=range(len(frames)))
     assert (plain.background[square(40)[:2]] == RED).all()
     found = plain.learned(masks)
     np.testing.assert_array_equal(found.background, WALL)

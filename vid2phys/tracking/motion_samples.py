@@ -1,4 +1,4 @@
-"""Choose frames of a clip that are evenly spread over its motion, to learn the background from.
+"""Choose frames of a clip that are evenly spread over the time in which something moves, to learn the background from.
 
 A body that rests for most of a clip is in few of these frames. In frames that are spread evenly over time it would be
 there in most, and count for the background.
@@ -21,17 +21,23 @@ from vid2phys.types import Array
 _TRIED = 4  # frames that are compared, for each one that is chosen
 _WIDTH_PX = 160  # of the frames that are compared, about
 _LEAST_CHANGE, _NOISES = 10.0, 4.0  # of a pixel that changes: grey levels, and usual changes
-_STILL_SHARE = 0.1  # weight of a frame without motion, as a share of the mean motion between frames
+_MOVING = 0.25  # motion from which on a frame counts in full, as a share of the mean between frames
+_STILL = 0.1  # weight of a frame without motion
+_RESTS = 0.3  # share of frames without motion from which on a body may rest for most of the clip
 
 
 def evenly_in_motion(frames: Indexed, most: int) -> NDArray[np.int64]:
-    """Return at most `most` frames in ascending order, evenly spread over the motion between the first and the last."""
+    """Return at most `most` frames in ascending order, evenly spread over the time in which something moves.
+
+    Where hardly any frame is without motion, they are evenly spread over all of the time.
+    """
     tried = evenly(len(frames), _TRIED * most)
-    if len(tried) <= 2:
-        return tried
     small = [_reduced(frames[i]) for i in tried.tolist()]
     motion = np.array([_changed(a, b) for a, b in itertools.pairwise(small)])
-    passed = np.concatenate([[0.0], np.cumsum(motion + _STILL_SHARE * motion.mean() + 1e-9)])
+    if not motion.any() or (motion < _MOVING * motion.mean()).mean() < _RESTS:
+        return evenly(len(frames), most)
+    weight = np.clip(motion / motion.mean(), _STILL, 1.0)
+    passed = np.concatenate([[0.0], np.cumsum(weight)])
     wanted = np.linspace(0.0, passed[-1], min(most, len(tried)))
     return tried[np.unique(np.abs(passed[:, None] - wanted).argmin(axis=0))]
 
