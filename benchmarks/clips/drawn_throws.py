@@ -1,9 +1,9 @@
-"""Three sets of throws with drawn friction and restitution: plain and patterned bodies.
+"""Four sets of throws with drawn friction and restitution: plain and patterned bodies.
 
 Appearance, light, camera, throw, friction (0.1 to 0.7) and restitution (0.1 to 0.6) of each clip follow from its seed.
 `benchmarks.identify --untrained --clips DIR` and `benchmarks.throw_clips --clips DIR` judge the tool by these clips.
-The ground of the tracker and the fit of impacts were worked on with the first two sets, so that these judge less. The
-last one was drawn after both.
+The ground of the tracker and the fit of impacts were worked on with the first two sets, so that these judge less.
+`last_throws` were drawn after both, `fresh_throws` after all but the frames that the background is learned from.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ _LAST: _Bodies = {
     "ring_dots": ("ring", (0.14, 0.04), "dots"),
 }
 
+_FRESH: _Bodies = {
+    "brick": ("box", (0.09, 0.055, 0.07), "noise"),
+    "cube_small": ("box", (0.05, 0.05, 0.05), "plain"),
+    "l_wood": ("l_shape", (0.13, 0.1, 0.035, 0.04), "wood"),
+    "book": ("box", (0.15, 0.105, 0.025), "cells"),
+    "ball": ("ball", (0.066,), "dots"),
+    "box_plain": ("box", (0.12, 0.08, 0.05), "plain"),
+}
+
 
 def _split(split: str, bodies: _Bodies, seed: int) -> dict[str, Spec]:
     """Return the clips of a split by name."""
@@ -85,4 +94,5 @@ DRAWN_THROWS = {
     **_split("drawn_throws", _BODIES, 9191),
     **_split("more_throws", _MORE, 20261130),
     **_split("last_throws", _LAST, 20261201),
+    **_split("fresh_throws", _FRESH, 555777),
 }
