@@ -164,17 +164,9 @@ def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Se
     def rows(cell: Cell, source: Source) -> Rows:
         return Bench(task, cell.entry, setting).rows(cell.method, source)
 
+    of_rows = versions(task.command_version, version)
     form = Form(
-        *(
-            name,
-            METHODS,
-            ("",),
-            versions(task.command_version, version),
-            notes,
-            rows,
-            lambda cell: task.metric,
-            partial(_draw, task),
-        ),
+        *(name, METHODS, ("",), of_rows, notes, rows, lambda cell: task.metric, partial(_draw, task)),
         source=source_for,
     )
     return fill(form, setting)

@@ -50,8 +50,8 @@ _SAME_STARTS = {
 }
 """Bodies whose rows a method has from the best of our starts. To run the others again takes hours."""
 GIVEN_START_ALONE = (
-    "Run from the given start alone, before the starts were shared: RISP's networks (`paper`), and all other methods "
-    "but `oracle` on hand, rod and the textured cube."
+    "Run from the given start alone, before the starts were shared: RISP's networks (`paper`) on all bodies, `pixel` "
+    "and `perceptual` on hand, rod and the textured cube."
 )
 _ROUNDS = 2  # of fits to a clip as a whole, each weighing frames by the one before
 _ANGLE_RAD = 1.0  # that counts as much as the body's radius where true states are compared

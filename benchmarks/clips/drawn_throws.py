@@ -3,7 +3,7 @@
 Appearance, light, camera, throw, friction (0.1 to 0.7) and restitution (0.1 to 0.6) of each clip follow from its seed.
 `benchmarks.identify --untrained --clips DIR` and `benchmarks.throw_clips --clips DIR` judge the tool by these clips.
 The ground of the tracker and the fit of impacts were worked on with the first two sets, so that these judge less.
-`last_throws` were drawn after both, `fresh_throws` after all but the frames that the background is learned from.
+`last_throws` were drawn after both. `fresh_throws` came later, and showed that a body at rest was taken for background.
 """
 
 from __future__ import annotations

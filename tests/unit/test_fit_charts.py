@@ -70,6 +70,20 @@ def test_residuals_of_coordinates_are_their_differences() -> None:
     assert elbow.y == pytest.approx(np.full(frames - 1, -0.2))
 
 
+def test_residuals_are_those_of_points_where_a_state_holds_places() -> None:
+    """Modes of a rod are measured, while its state holds the places of vertices."""
+    flight = short_flight()
+    result, frames = noisy_result(flight), len(flight.times_s)
+    modes = ConfigurationMeasurement(
+        *(np.ones((frames, 2)), np.zeros((frames, 2, 2)), np.zeros((frames, 2, 1)), np.ones(1)),
+        *(np.ones(frames, bool), "test"),
+    )
+    found = replace(result, observation=replace(result.observation, configuration=modes))
+    chart = residual_chart(found, flight.system, camera_of(flight))
+    assert chart is not None
+    assert panel(chart, 0).y_label == "residual (px)"
+
+
 def test_residuals_of_points_grow_with_their_noise() -> None:
     flight = short_flight()
     chart = residual_chart(noisy_result(flight, lost=(5,)), flight.system, camera_of(flight))

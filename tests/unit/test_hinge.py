@@ -336,6 +336,13 @@ def test_an_axis_passes_through_a_body_or_beside_it(
     assert found == pytest.approx(beside_m, abs=1e-9)
 
 
+def test_an_axis_in_the_plane_of_a_flat_mesh_passes_beside_its_edge() -> None:
+    corners = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.1, 0.2, 0.0], [0.0, 0.2, 0.0]])
+    sheet = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]), np.zeros(2, dtype=np.int64))
+    axis = Hinge(Pose(np.eye(3), np.array([0.0, 0.0, 1.0])), np.array([0.0, 1.0, 0.0]), np.array([0.13, 0.0, 0.0]))
+    assert axis.beside_m(sheet) == pytest.approx(0.03, abs=1e-9)
+
+
 def test_an_axis_may_pass_through_a_hollow() -> None:
     """An L of two bars: its inner corner is within the hull, the point across from it is not."""
     long, short = box(np.array([0.2, 0.04, 0.02])), box(np.array([0.02, 0.04, 0.1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vid2phys.commands.fit_parameters import check_given
+from vid2phys.commands.priors import Priors
 from vid2phys.engine import systems
 from vid2phys.errors import UsageError, unknown_name
 
@@ -28,3 +29,5 @@ def test_systems_that_have_a_parameter_are_named() -> None:
         check_given(parameters, {}, ("length",))
     with pytest.raises(UsageError, match=r"--system rod or soft_body has it$"):
         check_given(parameters, {"young_modulus": 1e6})
+    with pytest.raises(UsageError, match=r"--system pendulum has it$"):
+        Priors({"length": (0.1, 0.01)}, {}).applied(parameters, {})

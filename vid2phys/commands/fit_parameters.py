@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from vid2phys.commands.priors import Priors, in_solver_coordinates
+from vid2phys.engine import systems
 from vid2phys.engine.system import System
-from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note, warning
@@ -237,7 +238,7 @@ def check_given(
     for names, known in ((given, parameters.names), (fit, (*parameters.names, *groups))):
         for name in names:
             if name not in parameters.names:
-                raise _unknown_parameter(name, known)
+                raise systems.unknown_parameter(name, known)
     for name, value in given.items():
         parameter = parameters[name]
         if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):
@@ -246,12 +247,3 @@ def check_given(
                 parameter.with_unit(f"between {parameter.lower:g} and {parameter.upper:g}"),
                 "give it in SI",
             )
-
-
-def _unknown_parameter(name: str, known: Collection[str]) -> UsageError:
-    """Return the error for a parameter that a system does not have, naming the systems that have it."""
-    from vid2phys.engine import systems
-
-    having = [each for each in systems.available() if name in systems.get(each).parameters().names]
-    remedy = f"--system {' or '.join(having)} has it" if having else ""
-    return unknown_name("parameter", name, tuple(known), remedy)

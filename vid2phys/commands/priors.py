@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vid2phys.errors import UsageError, unknown_name
+from vid2phys.engine import systems
+from vid2phys.errors import UsageError
 from vid2phys.types import Parameter, Parameters
 
 
@@ -42,7 +43,7 @@ class Priors:
         """
         for flag, name in (*(("--prior", n) for n in self.priors), *(("--bounds", n) for n in self.bounds)):
             if name not in parameters.names:
-                raise unknown_name("parameter", name, parameters.names)
+                raise systems.unknown_parameter(name, parameters.names)
             if not parameters[name].free:
                 fitted = ", ".join(parameters.free_names) or "none"
                 raise UsageError(

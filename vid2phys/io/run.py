@@ -28,7 +28,7 @@ from vid2phys.types import Actions, Array, Estimate, Observation, Posterior, Res
 
 RUNS = Path("runs")
 _LOCK = ".lock"  # in a folder that a run is filling, or did not fill to its end
-_PREVIEWS = ("preview*.jpg",)
+_PREVIEWS = "preview*.jpg"
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
 _VERSIONS_OF = ("vid2phys", "numpy", "scipy", "torch", "warp-lang", "av", "opencv-python-headless")
 
@@ -61,21 +61,20 @@ def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -
             _clear(folder)
             yield folder
         except BaseException as error:
-            previews = _PREVIEWS if isinstance(error, Vid2PhysError) else ()
-            if any(any(folder.glob(each)) for each in previews):
-                _clear(folder, previews)
+            if isinstance(error, Vid2PhysError) and any(folder.glob(_PREVIEWS)):
+                _clear(folder, _PREVIEWS)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         (folder / _LOCK).unlink()
 
 
-def _clear(folder: Path, kept: tuple[str, ...] = ()) -> None:
-    """Remove all files from a folder but its lock and those that patterns keep."""
+def _clear(folder: Path, kept: str = _LOCK) -> None:
+    """Remove all files from a folder but its lock and those of a pattern."""
     for left in folder.iterdir():
         if left.is_dir():
             shutil.rmtree(left)
-        elif left.name != _LOCK and not any(left.match(each) for each in kept):
+        elif left.name != _LOCK and not left.match(kept):
             left.unlink()
 
 

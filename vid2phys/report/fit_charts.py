@@ -26,8 +26,8 @@ def trajectory_chart(result: Result, system: System) -> Chart:
 
     Other systems have their coordinates instead: joints, the angle of a hinge, modes.
     """
-    times, names = result.trajectory.times_s, result.trajectory.state_names
-    if not names[0].startswith("position_"):
+    times = result.trajectory.times_s
+    if _coordinates(result):
         panels = _joint_panels(result)
     else:
         positions, quats = system.body_pose(result.trajectory.states)
@@ -45,8 +45,13 @@ def trajectory_chart(result: Result, system: System) -> Chart:
 
 
 def _coordinates(result: Result) -> list[str]:
-    """Return the names of joints, the angle of a hinge or modes, which are the first half of a state."""
+    """Return the names of joints, the angle of a hinge or modes, which are the first half of a state.
+
+    A state that begins with a position has none: that of a rigid body or of vertices.
+    """
     names = result.trajectory.state_names
+    if names[0].startswith("position_"):
+        return []
     return [name.rpartition("_")[0] for name in names[: len(names) // 2]]
 
 
@@ -72,19 +77,18 @@ def residual_chart(result: Result, system: System, camera: Camera) -> Chart | No
     Of points of the body these are the median and the largest distance. Of joints, the angle of a hinge and modes, it
     is the difference.
     """
-    times, measured = result.trajectory.times_s, result.observation.configuration
-    if measured is not None and not isinstance(measured.configuration, Pose):
-        seen, name = measured.measured, "measured - fitted\n(rad or m)"
-        fitted = result.trajectory.states[:, : measured.configuration.shape[1]]
-        left, names = (measured.configuration - fitted)[seen], _coordinates(result)
-        curves = [Curve(times[seen], each, name) for each, name in zip(left.T, names, strict=False)]
-        panels = _few_a_panel(curves, name)
+    times, measured, names = result.trajectory.times_s, result.observation.configuration, _coordinates(result)
+    if names and measured is not None and not isinstance(measured.configuration, Pose):
+        seen = measured.measured
+        left = (measured.configuration - result.trajectory.states[:, : len(names)])[seen]
+        curves = [Curve(times[seen], each, name) for each, name in zip(left.T, names, strict=True)]
+        panels = _few_a_panel(curves, "measured - fitted\n(rad or m)")
     else:
         residual = residuals_px(result, system, camera)
-        seen, name = np.asarray(np.isfinite(residual).any(axis=1)), "residual (px)"
+        seen = np.asarray(np.isfinite(residual).any(axis=1))
         curves = [Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median point")]
         curves.append(Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst point", style="thin"))
-        panels = [Panel(tuple(curves), name, from_zero=True)]
+        panels = [Panel(tuple(curves), "residual (px)", from_zero=True)]
     return _over_time("Residuals", panels, times, ~seen) if seen.any() else None
 
 

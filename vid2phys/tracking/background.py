@@ -71,21 +71,21 @@ class Background:
         indices = evenly(len(frames), config.frames)
         height, width = frames[0].shape[:2]
         shrink = max(1, round(float(np.sqrt(height * width / config.work_pixels))))
-        stack = np.stack([_shrunk(frames[int(i)], shrink) for i in indices])
+        stack = np.stack([shrunk(frames[int(i)], shrink) for i in indices])
         median = np.partition(stack, len(stack) // 2, axis=0)[len(stack) // 2]
         spread = np.abs(stack[::4].astype(np.int16) - median).max(axis=-1)
         return Background(median, shrink, float(np.median(spread)), config)
 
     def at(self, frame: Image) -> Background:
         """Return the background with one frame in place of the median."""
-        return replace(self, image=_shrunk(frame, self.shrink))
+        return replace(self, image=shrunk(frame, self.shrink))
 
     def proposals(self, frame: Image) -> tuple[Array, Array]:
         """Return centres [N, 2] and widths [N] of the regions that differ from the background, px.
 
         Changed pixels are joined over narrow and over wide gaps: a body with thin arms appears as one region or many.
         """
-        changed = self._changed(_shrunk(frame, self.shrink), self.image).astype(np.uint8)
+        changed = self._changed(shrunk(frame, self.shrink), self.image).astype(np.uint8)
         pieces = [_blobs(changed, gap, self.config) for gap in self.config.gaps]
         center, width = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
         return (center + 0.5) * self.shrink - 0.5, width * self.shrink
@@ -106,7 +106,7 @@ class Background:
             return 0.0
         (left, top), (right, bottom) = low, high
         piece = frame[top * self.shrink : bottom * self.shrink, left * self.shrink : right * self.shrink]
-        changed = self._changed(_shrunk(piece, self.shrink), self.image[top:bottom, left:right])
+        changed = self._changed(shrunk(piece, self.shrink), self.image[top:bottom, left:right])
         v, u = np.mgrid[top:bottom, left:right]
         inside = np.hypot(u - center[0], v - center[1]) <= max(reach, 1.0)
         return float(changed[inside].mean()) if inside.any() else 0.0
@@ -131,7 +131,8 @@ def _blobs(mask: Image, gap: int, config: BackgroundConfig) -> tuple[Array, Arra
     return (corner + 0.5 * (extent - 1.0))[width >= config.min_width], width[width >= config.min_width]
 
 
-def _shrunk(frame: Image, factor: int) -> Image:
+def shrunk(frame: Image, factor: int) -> Image:
+    """Return a frame with blocks of `factor` x `factor` pixels as pixels, whose display values are averaged."""
     import cv2
 
     if factor == 1:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import ConvexHull
 
 from vid2phys.engine.parallel import in_processes
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
@@ -91,12 +90,15 @@ class Hinge:
 
         A pin may pass through the hollow of a bracket.
         """
+        import cv2
+
         points = (mesh.vertices - self.point) @ perpendicular(self.axis)
-        hull = ConvexHull(points)
-        if (hull.equations[:, -1] <= 0.0).all():  # of the axis, which is at the origin
+        corners = points[cv2.convexHull(points.astype(np.float32), returnPoints=False)[:, 0]]
+        edges = np.roll(corners, -1, axis=0) - corners
+        sides = edges[:, 0] * corners[:, 1] - edges[:, 1] * corners[:, 0]  # of the axis, by each edge
+        if (sides > 0.0).all() or (sides < 0.0).all():
             return 0.0
-        corners, edges = points[hull.simplices[:, 0]], points[hull.simplices[:, 1]] - points[hull.simplices[:, 0]]
-        along = np.clip(-(corners * edges).sum(axis=-1) / (edges**2).sum(axis=-1), 0.0, 1.0)
+        along = np.clip(-(corners * edges).sum(axis=-1) / np.maximum((edges**2).sum(axis=-1), 1e-18), 0.0, 1.0)
         return float(np.linalg.norm(corners + along[:, None] * edges, axis=-1).min())
 
     def retract(self, step: Array) -> Hinge:

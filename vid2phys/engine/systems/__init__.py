@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +48,13 @@ def file_reader(name: str) -> Callable[[str | Path, str], System] | None:
 def get(name: str, **options: Any) -> System:
     """Return the system called `name`, made with `options`. Raises UsageError listing the names when there is none."""
     return plugins.class_in(__name__, "system", name, available(), System)(**options)
+
+
+def unknown_parameter(name: str, known: Collection[str]) -> UsageError:
+    """Return the error for a parameter that a system does not have, naming the systems that have it.
+
+    known: names of the parameters that it has.
+    """
+    having = [each for each in available() if name in get(each).parameters().names]
+    remedy = f"--system {' or '.join(having)} has it" if having else ""
+    return unknown_name("parameter", name, tuple(known), remedy)
