@@ -184,6 +184,15 @@ def test_the_ground_is_fitted_as_its_height_and_tilts() -> None:
     assert with_system(replace(ball, system="quadrotor")).fit == ball.fit
 
 
+def test_the_choice_of_a_system_leaves_warnings_of_the_mesh_to_the_fit(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    box = trimesh.creation.box((0.1, 0.07, 0.045))
+    trimesh.Trimesh(box.vertices, box.faces[:-1], process=False).export(tmp_path / "open.obj")
+    assert with_system(IdentifyConfig(clip=Path("a.mp4"), camera=Path("c.yaml"), mesh=tmp_path / "open.obj")).system
+    assert not recwarn.list
+
+
 def test_the_system_of_a_mesh_follows_from_actions_parameters_and_model(tmp_path: Path) -> None:
     box = tmp_path / "box.obj"
     trimesh.creation.box((0.1, 0.07, 0.045)).export(box)

@@ -87,6 +87,14 @@ def test_a_former_name_beside_its_new_one_is_refused() -> None:
         built(configs.CalibrateConfig, {"pictures": "a", "images": "b"})
 
 
+def test_a_warning_for_the_user_is_one_line_without_a_place_in_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    cli._show_notice("the mesh is open", UserWarning, "mesh.py", 12)
+    cli._show_notice("old function", DeprecationWarning, "mesh.py", 12)
+    first, second = capsys.readouterr().err.splitlines()[:2]
+    assert first == "warning: the mesh is open"
+    assert second == "mesh.py:12: DeprecationWarning: old function"
+
+
 def test_a_former_name_is_one_line_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

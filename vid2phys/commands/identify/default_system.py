@@ -25,7 +25,9 @@ def with_system(config: IdentifyConfig) -> IdentifyConfig:
     from vid2phys.solvers.camera_parameters import expand_groups
 
     if config.system == AUTO:
-        config = replace(config, system=_system(config))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the mesh is read again for the fit, and these are kept then
+            config = replace(config, system=_system(config))
     body = config.body
     if config.robot is not None or (config.volume is not None and Path(config.volume).exists()):
         body = str(Path(str(config.body)).resolve())
@@ -58,9 +60,7 @@ def _system(config: IdentifyConfig) -> str:
     if config.actions is not None:
         return system_of_actions(config.actions if isinstance(config.actions, Path) else config.actions[0])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the mesh is read again for the fit, and these are kept then
-            mesh = simplified(load_mesh(config.mesh, config.mesh_units, move=config.mesh_move))
+        mesh = simplified(load_mesh(config.mesh, config.mesh_units, move=config.mesh_move))
     except Vid2PhysError:  # which comes again, after contradictions between options
         return of_body
     asked = {*config.fit, *config.set_values, *config.priors, *config.bounds}
