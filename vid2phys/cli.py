@@ -344,7 +344,7 @@ def _bug(error: BaseException) -> int:
 
 
 def _show_notice(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """Print the new name of a retired option and what a user should know in one line, the rest as Python does."""
+    """Print a retired name or a warning for the user in one line, and other warnings as Python does."""
     if issubclass(category, RetiredName):
         print(f"notice: {message}", file=sys.stderr)
     elif category is UserWarning:
