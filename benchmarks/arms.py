@@ -1,7 +1,7 @@
 """Joint coordinates of arms that are tracked with nothing trained, against the true ones; and what is fitted to them.
 
     python -m benchmarks.arms [--json FILE] [--markdown] [--seeds N] [--arms NAME,...]
-    python -m benchmarks.arms --values
+    python -m benchmarks.arms --values [--clips DIR]
 
 Cases: clips of ../shared/clips that have arm.urdf and joint_states.csv, and drawn arms (`tests.moving_arm`) in N random
 motions each, before another wall each. Frames are judged before a motion is fitted. `rms` is that of the worst joint,
@@ -124,11 +124,11 @@ def judged(case: Case) -> dict[str, float]:
     }
 
 
-def print_values() -> None:
-    """Print the table of fitted values."""
+def print_values(clips: Path) -> None:
+    """Print the table of fitted values of the clips in a folder."""
     print("| " + " | ".join(arm_values.HEADER) + " |", "|---" * len(arm_values.HEADER) + "|", sep="\n")
     lines = []
-    for values, line in arm_values.table(CLIPS):
+    for values, line in arm_values.table(clips):
         print(*("| " + " | ".join(value.cells) + " |" for value in values), sep="\n", flush=True)
         lines.append(line)
     print(*lines, sep="\n")
@@ -142,9 +142,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="random motions of each drawn arm")
     parser.add_argument("--arms", default=",".join(DRAWN), help="drawn arms, with commas between them")
     parser.add_argument("--values", action="store_true", help="fit damping and payload of the clips by the command")
+    parser.add_argument("--clips", type=Path, default=CLIPS, help="folder of the clips, for --values")
     options = parser.parse_args()
     if options.values:
-        print_values()
+        print_values(options.clips)
         return
     began, table = time.monotonic(), list[tuple[str, dict[str, float]]]()
     names = [name for name in options.arms.split(",") if name]

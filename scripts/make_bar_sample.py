@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from sample_film import LIGHTS, Stage, film, options_of, prepare  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.clips import files, scene  # noqa: E402
 from benchmarks.clips.appearance import Lens, Prop, Room, Sensor, Surface  # noqa: E402
+from benchmarks.clips.film import LIGHTS, Stage, film, options_of, prepare  # noqa: E402
 from benchmarks.coverage.elastic_bar import lowest_vibration  # noqa: E402
 from vid2phys.engine.rollout import simulate  # noqa: E402
 from vid2phys.engine.systems.soft_body import SoftBody  # noqa: E402

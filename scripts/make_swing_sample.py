@@ -18,14 +18,13 @@ import trimesh
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from sample_film import Stage, film_movers, options_of  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.clips import files  # noqa: E402
 from benchmarks.clips.appearance import Lens, Room, Sensor, Surface  # noqa: E402
 from benchmarks.clips.bodies import Body, Solid, build  # noqa: E402
 from benchmarks.clips.companions import Mover  # noqa: E402
+from benchmarks.clips.film import Stage, film_movers, options_of  # noqa: E402
 from benchmarks.clips.motion import Motion  # noqa: E402
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Film bodies that move before a static camera, for the samples: Cycles (module `bpy`), sensor noise, 8 bits.
+"""Film bodies that move before a static camera: Cycles (module `bpy`), sensor noise, 8 bits.
 
 Limits: no motion blur.
 """
@@ -25,7 +25,7 @@ LIGHTS = (Light((-1.2, -1.4, 2.2), 0.7, 60.0, "#fff1dc"), Light((1.6, -0.8, 1.8)
 
 @dataclass(frozen=True)
 class Stage:
-    """Where and how a sample is filmed. seed: of the noise. frames: their number. samples: rays of a pixel."""
+    """Where and how a clip is filmed. seed: of the noise. frames: their number. samples: rays of a pixel."""
 
     lens: Lens
     room: Room
@@ -35,6 +35,7 @@ class Stage:
     fps: float
     samples: int
     threads: int
+    lights: tuple[Light, ...] = LIGHTS
 
 
 def options_of(text: str, folder: Path) -> argparse.Namespace:
@@ -51,7 +52,7 @@ def options_of(text: str, folder: Path) -> argparse.Namespace:
 def prepare(stage: Stage, place_m: Array) -> None:
     """Build the room with its lights. place_m: [N, 3] where the bodies move; clutter stays behind it."""
     scene.start(stage.lens, stage.samples, stage.threads, "#c8d4e6", 0.35)
-    scene.add_lights(LIGHTS)
+    scene.add_lights(stage.lights)
     scene.add_room(stage.room, stage.lens, place_m)
 
 
@@ -88,6 +89,6 @@ def film_movers(path: Path, stage: Stage, movers: list[Mover], place_m: Array) -
     hidden = [thing for thing, moved in zip(things, moves, strict=True) if moved]
 
     def box_of(k: int) -> scene.Box | None:
-        return scene.changed_box(moving, stage.room, LIGHTS, stage.lens, np.array([k / stage.fps]))
+        return scene.changed_box(moving, stage.room, stage.lights, stage.lens, np.array([k / stage.fps]))
 
     film(path, stage, hidden, box_of)

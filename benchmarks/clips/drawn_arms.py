@@ -1,0 +1,105 @@
+"""Make path-traced clips of passive arms, with drawn links, joints, base, damping, payload, light, camera and room.
+
+    python -m benchmarks.clips.drawn_arms --out DIR [--first 0] [--count 4]
+    python -m benchmarks.arms --values --clips DIR
+
+Each folder has arm.urdf, camera.yaml, clip.mp4, joint_states.csv and truth.json, as that of ../shared/clips/arm_a has.
+Every third arm has three hinges, and the first hinge of every other arm is not parallel to the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.clips.appearance import Lens, Sensor, Surface
+from benchmarks.clips.arms import Arm, Box
+from benchmarks.clips.film import Stage
+from benchmarks.clips.random_scenes import COLORS, FLOORS, WALLS, furnished, lamps, patterned, three
+
+_SEED, _FPS, _FRAMES = 515151, 60.0, 72
+_AXES = {"y": "0 1 0", "x": "1 0 0"}
+
+
+def drawn(seed: int) -> tuple[Arm, Lens, np.random.Generator]:
+    """Return an arm, the camera that sees all of it, and the generator of the rest."""
+    rng = np.random.default_rng([seed, _SEED])
+    count = 3 if seed % 3 == 2 else 2
+    axes = ["x" if seed % 2 else "y", *["y"] * (count - 1)]
+    names = [f"joint{k + 1}" for k in range(count)]
+    height, yaw = float(rng.uniform(0.55, 0.75)), float(rng.uniform(-0.4, 0.4))
+    lengths = np.round(rng.uniform(0.12, 0.24, count) * (0.8 if count == 3 else 1.0), 3)
+    colors = rng.permutation(len(COLORS))
+    boxes = [Box("base", (0.0, 0.0, 0.045), (0.07, 0.07, 0.05), 2.0, painted("#2b2c30"))]
+    joints = [f'<joint name="mount" type="fixed"><parent link="world"/><child link="base"/>'
+              f'<origin xyz="0 0 {height:.3f}" rpy="0 0 {yaw:.3f}"/></joint>']  # fmt: skip
+    above, end = "base", 0.0
+    for k, (name, length) in enumerate(zip(names, lengths.tolist(), strict=True)):
+        width, depth = (round(float(each), 3) for each in rng.uniform(0.018, 0.034, 2))
+        surface = patterned(rng, str(rng.choice(["plain", "plain", "noise"])), COLORS[int(colors[k])])
+        link = f"link{k + 1}"
+        boxes.append(Box(link, (0.0, 0.0, round(-0.5 * length, 4)), (width, depth, length + 0.02),
+                         round(float(rng.uniform(0.12, 0.35)), 3), surface))  # fmt: skip
+        joints.append(f'<joint name="{name}" type="continuous"><parent link="{above}"/><child link="{link}"/>'
+                      f'<origin xyz="0 0 {end:g}"/><axis xyz="{_AXES[axes[k]]}"/></joint>')  # fmt: skip
+        above, end = link, -length
+    joints.append(f'<joint name="hook" type="fixed"><parent link="{above}"/><child link="payload"/>'
+                  f'<origin xyz="0 0 {end - 0.02:g}"/></joint>')  # fmt: skip
+    boxes.append(Box("payload", (0.0, 0.0, 0.0), three(rng.uniform(0.035, 0.055, 3)), 0.1,
+                     patterned(rng, "plain", COLORS[int(colors[count])])))  # fmt: skip
+    damping = {name: round(float(np.exp(rng.uniform(np.log(0.002), np.log(0.015)))), 5) for name in names}
+    start = (float(rng.choice([-1.0, 1.0])) * rng.uniform(0.6, 1.3), *rng.uniform(-0.8, 0.8, count - 1))
+    payload = round(float(rng.uniform(0.05, 0.2)), 3)
+    arm = Arm(tuple(boxes), "\n" + "\n".join(joints), damping, payload, tuple(float(each) for each in start))
+    reach = float(lengths.sum()) + 0.08
+    away = 1.5 + float(rng.uniform(0.0, 0.3))
+    middle = height - 0.35 * reach
+    lens = Lens(
+        (float(rng.uniform(-0.5, 0.5)), -away, middle + float(rng.uniform(-0.05, 0.25))),
+        (0.0, 0.0, middle),
+        0.9 * 240.0 * away / reach,
+        (float(rng.uniform(316.0, 324.0)), float(rng.uniform(236.0, 244.0))),
+        (640, 480),
+        roll_deg=float(rng.uniform(-2.0, 2.0)),
+    )
+    return arm, lens, rng
+
+
+def painted(color: str) -> Surface:
+    """Return a surface of one colour."""
+    return Surface("plain", (color,), roughness=0.5)
+
+
+def make(seed: int, out: Path, samples: int, threads: int) -> None:
+    """Write the folder of a clip."""
+    folder = out / f"arm_{seed}"
+    if (folder / "truth.json").is_file():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    arm, lens, rng = drawn(seed)
+    room = furnished(rng, FLOORS[int(rng.integers(5))], WALLS[int(rng.integers(5))], seed=900 + seed)
+    stage = Stage(lens, room, Sensor(), seed, _FRAMES, _FPS, samples, threads, lamps(rng))
+    arm.film(folder, stage, np.array([[0.0, 0.2, 0.4]]))
+    truth = {"clip": folder.name, "joint_damping_Nms_per_rad": arm.damping, "payload_mass_kg": arm.payload_kg}
+    (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+    print(folder, flush=True)
+
+
+def main() -> None:
+    """Make clips."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first arm")
+    parser.add_argument("--count", type=int, default=4)
+    parser.add_argument("--samples", type=int, default=12, help="of a pixel")
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    for seed in range(options.first, options.first + options.count):
+        make(seed, options.out, options.samples, options.threads)
+
+
+if __name__ == "__main__":
+    main()
