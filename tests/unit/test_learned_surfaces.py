@@ -25,11 +25,12 @@ FRAMES: Any = {i: f"frame {i}" for i in ROWS.tolist()}
 
 @dataclass
 class Teaching:
-    """Stand-ins: a plain body leaves 10 nats in frame 5, else the index; a texture leaves `share` of that."""
+    """Stand-ins: a plain body leaves 10 nats in frame 5, else the index; a texture a share of that."""
 
     monkeypatch: pytest.MonkeyPatch
     share: float = 0.5
     body: Textured = FLAT
+    shares: dict[str, float] = field(default_factory=dict)
     asked: list[tuple[str, float, bool, bool]] = field(default_factory=list)
     taught: list[Any] = field(default_factory=list)
 
@@ -54,7 +55,8 @@ class Teaching:
         self.asked.append((frame, float(pose.translation[0]), body.tint is not None, gain_only))
         if frame == "frame 21":
             return None
-        cost = 10.0 * (self.share if body.tint is not None else 1.0)
+        share = self.shares.get(frame, self.share)
+        cost = 10.0 * (share if body.tint is not None else 1.0)
         return PoseModel(np.zeros((0, 0)), np.zeros(0), 1.0, cost)
 
     def learn(self, **config: Any) -> LearnedSurfaces:
@@ -71,6 +73,15 @@ def test_a_texture_counts_where_it_leaves_much_less(
     share: float, is_textured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Teaching(monkeypatch, share).learn(textured_share=0.6).is_textured is is_textured
+
+
+@pytest.mark.parametrize(("explained", "is_textured"), [((3, 5), True), ((3,), False)])
+def test_frames_with_wrong_poses_do_not_hide_a_texture(
+    explained: tuple[int, ...], is_textured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four frames that show the body, the texture has to explain more than the best one."""
+    shares = {f"frame {i}": 0.5 for i in explained}
+    assert Teaching(monkeypatch, 0.95, shares=shares).learn(textured_share=0.6).is_textured is is_textured
 
 
 def test_a_body_with_curved_sides_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +118,9 @@ def test_a_model_is_asked_for_all_unless_only_the_gain_counts(monkeypatch: pytes
     learned.model(5, POSES[1])
     learned.model(5, POSES[1], gain_only=True)
     assert teaching.asked == [("frame 5", 0.5, True, False), ("frame 5", 0.5, True, True)]
+
+
+def test_a_frame_that_shows_nothing_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = Teaching(monkeypatch).learn()
+    assert learned.gain(5, POSES[1]) == 1.0
+    assert learned.gain(21, POSES[4]) == -np.inf

@@ -51,11 +51,16 @@ class Stage:
         self.patch.setattr(mesh_track, "_track_features", lambda *_: self.note("features", self.features))
         self.patch.setattr(mesh_track, "is_at_hint", lambda *_: self.at_hint)
         self.patch.setattr(mesh_tracker, "refine_by_surfaces", self.refine)
+        self.patch.setattr(MeshTracker, "judged", self.judge)
         self.patch.setattr(mesh_track, "_by_texture", lambda *_: self.note("texture", self.by_texture))
 
     def note(self, name: str, result: Any) -> Any:
         self.calls.append(name)
         return result
+
+    def judge(self, i: int, pose: Pose, contour: Any) -> Fit:
+        """Return the frame's evidence for a pose that surfaces moved; a pose beyond 0.3 m has none."""
+        return Fit(pose, 100.0 if pose.translation[0] < 0.3 else 1.0, 0.9, contour)
 
     def refine(self, *given: Any) -> Any:
         self.calls.append(f"learned from {sorted(given[4])}")
@@ -99,6 +104,13 @@ def test_learned_surfaces_move_the_poses(is_textured: bool, monkeypatch: pytest.
     found = stage.track()
     assert found.learned_texture == is_textured
     np.testing.assert_allclose(found.poses.translation[[0, 2], 0], [0.01, 0.21])
+
+
+def test_a_pose_to_which_surfaces_move_needs_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The surfaces move the body of frame 2 to where the silhouette explains nothing."""
+    found = Stage(monkeypatch, learned=RefinedPoses({0: pose_at(0.01), 2: pose_at(0.4)}, True)).track()
+    assert found.tracked.tolist() == [True, False, False, False]
+    assert found.unsupported.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("explains", [True, False])

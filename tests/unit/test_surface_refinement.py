@@ -12,10 +12,12 @@ from scipy.spatial.transform import Rotation
 from tests.drawn_clip import images
 from vid2phys.geometry import Pose
 from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.risp.networks.mesh_shape import shape_of
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.frame_store import FrameStore
+from vid2phys.tracking.silhouette_fit import FrameForeground
 from vid2phys.tracking.surface_refinement import (
     DEFAULTS,
     RefinedPoses,
@@ -72,8 +74,14 @@ def refined(frames: FrameStore, given: Pose, config: SurfaceRefinementConfig = D
         mask = None if drawing is None else drawing.in_frame(CAMERA)
         if mask is not None:
             masks[i] = mask
-    tracked = {i: given[i] for i in range(COUNT)}
-    return refine_by_surfaces(frames, CAMERA, Solid.of(mesh), foreground.learned(masks), tracked, TIMES_S, config)
+    tracked, solid, learned = {i: given[i] for i in range(COUNT)}, Solid.of(mesh), foreground.learned(masks)
+
+    def seen(i: int) -> FrameForeground:
+        return FrameForeground(frames[i], learned.log_ratio(frames[i]), CAMERA, solid)
+
+    return refine_by_surfaces(
+        frames, CAMERA, solid, learned, tracked, TIMES_S, seen, shape_of(mesh, "rigid_contact"), config
+    )
 
 
 def test_a_print_refines_poses_that_err_one_by_one() -> None:
@@ -88,6 +96,29 @@ def test_a_print_refines_poses_that_err_one_by_one() -> None:
     aside_before, aside = (np.median(np.linalg.norm(each[:, 3:5], axis=1)) for each in (errors, left))
     assert rotation < 0.5 * rotation_before
     assert aside < 0.5 * aside_before
+
+
+def test_a_print_leads_over_wrong_poses() -> None:
+    """Six frames are 26 deg off, which is too far for steps of a pose."""
+    true, wrong = motion(), np.zeros((COUNT, 6))
+    wrong[5:11, :3] = [0.3, -0.3, 0.15]
+    found = refined(film(printed=True), true.retract(wrong))
+    assert found is not None
+    assert found.is_textured
+    left = np.array([true[i].step_to(found.poses[i]) for i in range(COUNT)])
+    assert np.linalg.norm(left[:, :3], axis=1).max() < 0.06
+    assert np.abs(left[:, 3:5]).max() < 0.005
+
+
+def test_a_print_joins_parts_of_a_track_that_differ_by_a_symmetry() -> None:
+    """The last five frames show the box turned by 180 degrees about its longest axis: its silhouette is the same."""
+    true = motion()
+    half_turn = np.zeros((COUNT, 6))
+    half_turn[11:, 0] = np.pi
+    found = refined(film(printed=True), true.retract(half_turn))
+    assert found is not None
+    left = np.array([true[i].step_to(found.poses[i]) for i in range(COUNT)])
+    assert np.linalg.norm(left[:, :3], axis=1).max() < 0.06
 
 
 @pytest.mark.parametrize("shaded", [True, False])

@@ -12,10 +12,11 @@ import pytest
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking import surface_refinement
 from vid2phys.tracking.cues.surfaces import PoseModel
+from vid2phys.tracking.learned_surfaces import LearnedSurfaces
 from vid2phys.tracking.surface_refinement import (
     SurfaceRefinementConfig,
     _different,
-    _gain,
+    _followed,
     _gains_by_sides,
     _refined,
     refine_by_surfaces,
@@ -48,6 +49,8 @@ class Surfaces:
         step = pose.step_to(self.best)
         gain = self.top - 0.5 * float(self.weight @ step**2)
         return PoseModel(np.zeros((0, 0)) if gain_only else np.diag(self.weight), self.weight * step, gain)
+
+    gain = LearnedSurfaces.gain
 
 
 def moved(surfaces: Surfaces, config: SurfaceRefinementConfig = ONE_STEP, pose: Pose = START) -> Array:
@@ -115,7 +118,6 @@ def test_a_frame_that_shows_nothing_keeps_its_pose() -> None:
     pose = START.retract(np.full(6, 0.01))
     surfaces: Any = Surfaces(np.ones(6), nothing=True)
     assert _refined(surfaces, 7, START, pose, ONE_STEP) is pose
-    assert _gain(surfaces, 7, pose) == -np.inf
 
 
 def test_steps_end_after_the_rounds() -> None:
@@ -160,6 +162,79 @@ def test_chosen_frames_are_evenly_spread_along_the_rotation() -> None:
 
 
 @dataclass
+class Clip:
+    """A body that turns about z. A texture has the better evidence, the nearer a rotation is to the true one.
+
+    silhouette: evidence of the silhouette for the poses that lead on, beyond that for the tracked ones, nats.
+    """
+
+    tracked: Array
+    true: Array = field(default_factory=lambda: 0.2 * np.arange(12.0))
+    silhouette: float = 0.0
+    body: Any = None
+    is_textured: bool = True
+    tried: set[int] = field(default_factory=set)
+
+    def model(self, i: int, pose: Pose, gain_only: bool = False) -> PoseModel:
+        off = turned(pose) - self.true[i]
+        if not gain_only:
+            self.tried.add(i)
+        return PoseModel(1e4 * np.eye(6), 1e4 * START.retract(off * TURN).step_to(START), 100.0 - 500.0 * off**2)
+
+    gain = LearnedSurfaces.gain
+
+    def seen(self, i: int) -> Any:
+        def judged(pose: Pose, contour: None) -> Any:
+            is_tracked = abs(turned(pose) - self.tracked[i]) < 1e-9
+            return SimpleNamespace(nats=0.0 if is_tracked else self.silhouette)
+
+        return SimpleNamespace(judged=judged)
+
+    def followed(self) -> Array:
+        """Return the angles of the frames 10, 11 and so on, rad."""
+        rows = {i: START.retract(angle * TURN) for i, angle in enumerate(self.tracked.tolist())}
+        given: Any = self
+        return np.array([turned(pose) for pose in _followed(given, rows, self.seen, SurfaceRefinementConfig())])
+
+
+TURN = np.eye(6)[2]  # START.retract turns about the camera's axis, and back
+
+
+def turned(pose: Pose) -> float:
+    return float(START.step_to(pose)[2])
+
+
+@pytest.mark.parametrize("wrong", [range(4, 8), range(5), range(7, 12)])
+def test_a_texture_leads_over_wrong_frames(wrong: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they begin or end the clip: it is followed in both directions, whose second frames know no motion."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    tracked = 0.2 * np.arange(12.0)
+    tracked[list(wrong)] += 0.4
+    clip = Clip(tracked)
+    found = clip.followed()
+    np.testing.assert_allclose(found, clip.true, atol=0.03)
+    assert clip.tried <= {1, 10} | {i + off for i in wrong for off in (-1, 0, 1)}, "steady frames cost nothing"
+
+
+def test_a_texture_leads_nowhere_against_the_silhouette(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of 0.4 rad costs 80 nats of the texture."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    tracked = 0.2 * np.arange(12.0)
+    tracked[4:8] += 0.4
+    for nats, stays in ((-100.0, True), (-60.0, False)):
+        found = Clip(tracked, silhouette=nats).followed()
+        assert (np.abs(found - tracked).max() < 1e-9) == stays
+
+
+def test_a_body_that_stops_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 0.2 rad end in frame 6; the tracked poses there are wrong."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    true = 0.2 * np.minimum(np.arange(12.0), 6.0)
+    tracked = true + 0.4 * (np.arange(12) > 5)
+    np.testing.assert_allclose(Clip(tracked, true).followed(), true, atol=0.03)
+
+
+@dataclass
 class Learning:
     """What was learned in each pass: margins, rows and places that taught it, and what refined the poses."""
 
@@ -169,10 +244,14 @@ class Learning:
     gains: bool = False
     passes: list[tuple[int, list[int], list[float]]] = field(default_factory=list)
     refined: list[tuple[list[int], list[float]]] = field(default_factory=list)
+    paths: list[list[float]] = field(default_factory=list)
+    shape: Any = "shape"
 
     def __post_init__(self) -> None:
         self.monkeypatch.setattr(surface_refinement, "LearnedSurfaces", SimpleNamespace(of=self.of))
         self.monkeypatch.setattr(surface_refinement, "_all_refined", self.all_refined)
+        self.monkeypatch.setattr(surface_refinement, "_followed", self.followed)
+        self.monkeypatch.setattr(surface_refinement, "one_way_up", self.one_way_up)
         self.monkeypatch.setattr(surface_refinement, "_gains_by_sides", lambda *given: self.gains)
         self.monkeypatch.setattr(surface_refinement, "silhouette_of", lambda points, *given: self.shown(points))
 
@@ -185,6 +264,16 @@ class Learning:
     def all_refined(self, surfaces: Any, tracked: Any, poses: Any, config: Any) -> list[Pose]:
         self.refined.append((list(tracked), [float(tracked[i].translation[0]) for i in tracked]))
         return [Pose(pose.rotation, pose.translation + np.eye(3)[0]) for pose in poses]
+
+    def one_way_up(self, tracked: dict[int, Pose], shape: Any, taught_by: Any) -> dict[int, Pose]:
+        assert shape == self.shape
+        return tracked
+
+    def followed(self, surfaces: Any, tracked: Any, seen: Any, config: Any) -> list[Pose]:
+        assert surfaces.is_textured
+        assert seen == "seen"
+        self.paths.append([float(pose.translation[0]) for pose in tracked.values()])
+        return [Pose(pose.rotation, pose.translation + 0.01 * np.eye(3)[0]) for pose in tracked.values()]
 
     def shown(self, points: Array) -> float | None:
         """The body's place in the frames; the second one does not show it."""
@@ -199,9 +288,9 @@ class Learning:
     def refine(self, **config: Any) -> Any:
         nothing: Any = None
         solid: Any = SimpleNamespace(mesh=SimpleNamespace(vertices=np.zeros((1, 3)), faces=None))
-        return refine_by_surfaces(
-            nothing, nothing, solid, nothing, self.tracked(), np.arange(10.0), SurfaceRefinementConfig(**config)
-        )
+        seen: Any = "seen"
+        given = nothing, nothing, solid, nothing, self.tracked(), np.arange(10.0), seen, self.shape
+        return refine_by_surfaces(*given, SurfaceRefinementConfig(**config))
 
 
 def test_refined_poses_teach_the_next_pass_nearer_to_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,11 +299,12 @@ def test_refined_poses_teach_the_next_pass_nearer_to_the_body(monkeypatch: pytes
     assert found is not None
     assert found.is_textured
     assert list(found.poses) == [2, 4, 9]
-    np.testing.assert_allclose([pose.translation[0] for pose in found.poses.values()], [2.2, 2.4, 2.9])
+    np.testing.assert_allclose([pose.translation[0] for pose in found.poses.values()], [2.22, 2.42, 2.92])
     margins, rows, places = zip(*learning.passes, strict=True)
     assert margins == (6, 4)
     assert rows == ([2, 4, 9], [2, 4, 9])
-    np.testing.assert_allclose(places, [[0.2, 0.4, 0.9], [1.2, 1.4, 1.9]])
+    np.testing.assert_allclose(places, [[0.2, 0.4, 0.9], [1.21, 1.41, 1.91]])
+    np.testing.assert_allclose(learning.paths, [[1.2, 1.4, 1.9], [2.21, 2.41, 2.91]])
     for frames, starts in learning.refined:  # the prior is about the tracked poses in each pass
         assert frames == [2, 4, 9]
         np.testing.assert_allclose(starts, [0.2, 0.4, 0.9])
@@ -234,8 +324,11 @@ def test_few_frames_teach_the_texture(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plain_body_is_refined_where_its_sides_gain(
     textured: tuple[bool, ...], gains: bool, is_textured: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Learning(monkeypatch, textured, gains=gains).refine()
+    learning = Learning(monkeypatch, textured, gains=gains)
+    found = learning.refine()
     assert (None if found is None else found.is_textured) == is_textured
+    passes = textured if found is not None else ()
+    assert len(learning.paths) == sum(passes), "only a texture is followed"
 
 
 @pytest.mark.parametrize("is_flat", [True, False])

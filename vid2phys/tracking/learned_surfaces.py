@@ -19,7 +19,7 @@ from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.surfaces import Backdrop, PoseModel, Textured, pose_model
 from vid2phys.tracking.foreground import Foreground
-from vid2phys.types import Camera
+from vid2phys.types import Array, Camera
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,14 @@ class LearnedSurfacesConfig:
 
     unlike_nats: float = 1.0
     """Log-likelihood ratio against the body from which on a pixel shows the background, nats."""
-    texture_frames: int = 6
+    texture_frames: int = 12
     """Number of frames that tell whether the body has a texture."""
     textured_share: float = 0.6
-    """Share of a plain body's misfit below which that with a texture shows that there is one."""
+    """Share of a plain body's misfit below which that with a texture shows that there is one, in the best quarter of
+    these frames: a texture does not explain frames whose poses are wrong."""
 
 
+_BEST = 25.0  # percentile of the frames' shares that counts
 DEFAULTS = LearnedSurfacesConfig()
 
 
@@ -70,11 +72,13 @@ class LearnedSurfaces:
         textured = LearnedSurfaces(frames, camera, backdrop, plain.body.textured(shown, camera, poses))
         some = evenly(len(rows), config.texture_frames)
 
-        def left(learned: LearnedSurfaces) -> float:
+        def left(learned: LearnedSurfaces) -> Array:
             models = (learned.model(int(rows[k]), poses[int(k)], gain_only=True) for k in some)
-            return sum(model.cost for model in models if model is not None)
+            return np.array([np.nan if model is None else model.cost for model in models])
 
-        return textured if left(textured) < config.textured_share * left(plain) else plain
+        shares = left(textured) / left(plain)
+        known = shares[np.isfinite(shares)]
+        return textured if len(known) and np.percentile(known, _BEST) < config.textured_share else plain
 
     @property
     def is_textured(self) -> bool:
@@ -84,3 +88,8 @@ class LearnedSurfaces:
     def model(self, i: int, pose: Pose, gain_only: bool = False) -> PoseModel | None:
         """Return what frame i states about a pose; None for nothing. gain_only: see `pose_model`."""
         return pose_model(self.frames[i], self.backdrop, self.camera, self.body, pose, gain_only=gain_only)
+
+    def gain(self, i: int, pose: Pose) -> float:
+        """Return the evidence of frame i for a pose, nats; minus infinity where it shows nothing."""
+        model = self.model(i, pose, gain_only=True)
+        return -np.inf if model is None else model.gain

@@ -107,11 +107,13 @@ def track_mesh(
         poses = {i: fit.pose for i, fit in fits.items()}
         refined = tracker.refined_by_surfaces(poses)
     if refined is not None:
-        fits = {i: replace(fit, pose=refined.poses[i]) for i, fit in fits.items()}
+        moved = {i: tracker.judged(i, refined.poses[i], fit.contour) for i, fit in fits.items()}
+        supported = _supported([moved.get(i) for i in range(len(found))], config)
+        fits = {int(i): moved[int(i)] for i in supported}
     if ground is not None:
         still = tracker.still(fits)
         fits = ground.supporting(tracker.laid(fits, still, ground), still, mesh)
-        good = np.array(list(fits), dtype=np.int64)
+    good = np.array(list(fits), dtype=np.int64)
     track = _with_fits(track, good, list(fits.values()), calibration, config)
     track = replace(track, learned_texture=refined is not None and refined.is_textured)
     refused = np.setdiff1d([i for i, fit in enumerate(found) if fit is not None], good)

@@ -35,6 +35,7 @@ from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import composition, nearest_element, under_element
 from vid2phys.tracking.candidate_paths import Candidates, Choice
 from vid2phys.tracking.color_agreement import SurfaceEvidence, agreeing_path
+from vid2phys.tracking.cues.contour import Contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import linear, smaller
 from vid2phys.tracking.cues.silhouette import silhouette_of
@@ -243,7 +244,12 @@ class MeshTracker:
             if self.small.refined_by_surfaces(poses) is None:
                 return None
             self.foreground = Foreground.of(self.frames).learned_from(poses, self.mesh, self.camera)
-        return refine_by_surfaces(self.frames, self.camera, self.solid, self.foreground, poses, self.times_s)
+        given = self.frames, self.camera, self.solid, self.foreground, poses, self.times_s
+        return refine_by_surfaces(*given, self._seen, self.shape)
+
+    def judged(self, i: int, pose: Pose, contour: Contour | None) -> Fit:
+        """Return a pose of frame i with the evidence of the frame for it. contour: fitted near the pose."""
+        return self._seen(i).judged(pose, contour)
 
     def still(self, fits: Mapping[int, Fit]) -> frozenset[int]:
         """Return the frames with a fit in which the body rests; of large frames, reduced ones tell."""

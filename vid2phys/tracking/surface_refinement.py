@@ -2,7 +2,8 @@
 
 A printed carton is mostly given as a plain box. Its contours alone leave the tilt open, and the print disturbs them.
 Tracked poses teach the texture (`learned_surfaces`), the texture refines each pose, and the refined poses teach it
-anew. All frames share one texture, so that poses which err against the others are drawn to them.
+anew. All frames share one texture, so that poses which err against the others are drawn to them. Poses too wrong for
+this are replaced by those to which the texture leads from frame to frame.
 
 Plain sides help where a side is hardly brighter than the background: the contour is then taken for the crease beside
 it. Colours of sides show this, as they explain some frames much better at other poses.
@@ -13,7 +14,7 @@ allows it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +25,14 @@ from vid2phys.engine.pose_geometry import diameter_px
 from vid2phys.error_clock import error_clock
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
+from vid2phys.risp.networks.model import Shape
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces, LearnedSurfacesConfig
+from vid2phys.tracking.silhouette_fit import FrameForeground
+from vid2phys.tracking.texture_symmetry import one_way_up
 from vid2phys.types import Array, Camera
 
 
@@ -50,15 +54,17 @@ class SurfaceRefinementConfig:
     """Least evidence of a step."""
     tried_frames: int = 8
     """Number of frames that tell whether the sides of a plain body refine its poses."""
+    steady: tuple[float, ...] = (0.05, 0.05, 0.05, 0.005, 0.005, 0.05)
+    """Largest distance [6] of a pose from where the frame before leads, in local coordinates, up to which it stays."""
     plain_gain: float = 0.012
     """Share by which the evidence of these frames has to grow."""
     plain_px: float = 45.0
     """Least diameter of a plain body in the frames: sides of smaller ones have too few pixels, px."""
     depth_std: float = 0.003
     """Standard deviation of the logarithm of the distance of a plain body: contours tell its size better."""
-    textured_share: float = 0.75
-    """Share of a plain body's misfit below which that with a texture shows that there is one. Plain bodies have 0.84
-    and more, printed ones 0.7 and less."""
+    textured_share: float = 0.8
+    """Share of a plain body's misfit below which that with a texture shows that there is one. Plain bodies have 0.86
+    and more, printed ones 0.77 and less."""
 
 
 DEFAULTS = SurfaceRefinementConfig()
@@ -80,6 +86,8 @@ def refine_by_surfaces(
     foreground: Foreground,
     tracked: Mapping[int, Pose],
     times_s: Array,
+    seen: Callable[[int], FrameForeground],
+    shape: Shape,
     config: SurfaceRefinementConfig = DEFAULTS,
 ) -> RefinedPoses | None:
     """Return the poses of frames as the body's surfaces refine them; None where contours serve as well.
@@ -91,19 +99,27 @@ def refine_by_surfaces(
         foreground: as the track taught it.
         tracked: poses camera_from_body, by the index of the frame.
         times_s: [T] of all frames.
+        seen: returns a frame and its foreground, by the index.
+        shape: symmetry of the body.
         config: settings.
     """
-    rows, poses = np.array(list(tracked), dtype=np.int64), list(tracked.values())
     learning = LearnedSurfacesConfig(textured_share=config.textured_share)
+
+    def taught_by(poses: Mapping[int, Pose], margin_px: int) -> LearnedSurfaces:
+        rows, stacked = np.array(list(poses), dtype=np.int64), Pose.stack(list(poses.values()))
+        some = _different(stacked, times_s[rows], config.frames)
+        return LearnedSurfaces.of(frames, camera, solid, foreground, rows[some], stacked[some], margin_px, learning)
+
+    tracked = one_way_up(tracked, shape, lambda poses: taught_by(poses, config.margins_px[0]))
+    poses = list(tracked.values())
     for margin_px in config.margins_px:
-        taught = Pose.stack(poses)
-        some = _different(taught, times_s[rows], config.frames)
-        given = frames, camera, solid, foreground, rows[some], taught[some]
-        surfaces = LearnedSurfaces.of(*given, margin_px, learning)
+        surfaces = taught_by(dict(zip(tracked, poses, strict=True)), margin_px)
         first = margin_px == config.margins_px[0]
         if first and not (surfaces.is_textured or _gains_by_sides(surfaces, tracked, config)):
             return None
         poses = _all_refined(surfaces, tracked, poses, config)
+        if surfaces.is_textured:
+            poses = _followed(surfaces, dict(zip(tracked, poses, strict=True)), seen, config)
     return RefinedPoses(dict(zip(tracked, poses, strict=True)), surfaces.is_textured)
 
 
@@ -129,7 +145,7 @@ def surface_evidence(
         if not surfaces.body.is_flat:
             return None
         poses = _all_refined(surfaces, tracked, poses, config)
-    return np.array([_gain(surfaces, i, pose) for i, pose in zip(tracked, poses, strict=True)])
+    return np.array([surfaces.gain(i, pose) for i, pose in zip(tracked, poses, strict=True)])
 
 
 def _gains_by_sides(surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], config: SurfaceRefinementConfig) -> bool:
@@ -143,7 +159,7 @@ def _gains_by_sides(surfaces: LearnedSurfaces, tracked: Mapping[int, Pose], conf
     some = {i: tracked[i] for i in rows}
     after = _all_refined(surfaces, some, list(some.values()), config)
     gain, grown = (
-        sum(_gain(surfaces, i, pose) for i, pose in zip(rows, each, strict=True)) for each in (some.values(), after)
+        sum(surfaces.gain(i, pose) for i, pose in zip(rows, each, strict=True)) for each in (some.values(), after)
     )
     return bool(grown - gain > config.plain_gain * grown)
 
@@ -158,6 +174,46 @@ def _all_refined(
         return _refined(surfaces, i, start, pose, config)
 
     return list(in_processes(refined, zip(tracked.items(), poses, strict=True)))
+
+
+def _followed(
+    surfaces: LearnedSurfaces,
+    tracked: Mapping[int, Pose],
+    seen: Callable[[int], FrameForeground],
+    config: SurfaceRefinementConfig,
+) -> list[Pose]:
+    """Return poses of frames after the texture was followed through them in both directions.
+
+    Where a pose does not go on from that of the frame before, another is tried: the motion goes on, or the body stays,
+    and the texture refines this pose. Texture and silhouette together are the evidence for a pose.
+    """
+
+    def follow(way: Sequence[tuple[int, Pose]]) -> list[tuple[Pose, float]]:
+        found = list[tuple[Pose, float]]()
+        for i, own in way:
+            frame = seen(i)
+            starts = _continued([pose for pose, _ in found[-2:]])
+            tried = [own]
+            if starts and not any(_is_steady(own, start, config) for start in starts):
+                start = max(starts, key=lambda pose: surfaces.gain(i, pose))
+                tried.append(_refined(surfaces, i, start, start, config))
+            judged = [(pose, surfaces.gain(i, pose) + frame.judged(pose, None).nats) for pose in tried]
+            found.append(max(judged, key=lambda each: each[1]))
+        return found
+
+    forth = list(tracked.items())
+    onwards, back = in_processes(follow, [forth, forth[::-1]])
+    return [max(each, key=lambda one: one[1])[0] for each in zip(onwards, back[::-1], strict=True)]
+
+
+def _continued(last: Sequence[Pose]) -> list[Pose]:
+    """Return poses of the frame after some, of which the last two count: the body stays, or its motion goes on."""
+    return [*last[-1:], *(last[-1].retract(last[-2].step_to(last[-1])) for _ in last[1:])]
+
+
+def _is_steady(pose: Pose, expected: Pose, config: SurfaceRefinementConfig) -> bool:
+    """Return whether a pose is about where it is expected."""
+    return bool((np.abs(expected.step_to(pose)) < np.array(config.steady)).all())
 
 
 def _different(poses: Pose, times_s: Array, most: int) -> NDArray[np.int64]:
@@ -179,15 +235,9 @@ def _refined(surfaces: LearnedSurfaces, i: int, start: Pose, pose: Pose, config:
             return pose
         step = np.linalg.solve(model.information + prior, model.pull - prior @ start.step_to(pose))
         tried = [pose.retract(length * np.clip(step, -2.0 * std, 2.0 * std)) for length in config.lengths]
-        gains = [_gain(surfaces, i, each) for each in tried]
+        gains = [surfaces.gain(i, each) for each in tried]
         best = int(np.argmax(gains))
         if gains[best] < model.gain + config.least_nats:
             return pose
         pose = tried[best]
     return pose
-
-
-def _gain(surfaces: LearnedSurfaces, i: int, pose: Pose) -> float:
-    """Return the evidence of frame i for a pose, nats."""
-    model = surfaces.model(i, pose, gain_only=True)
-    return -np.inf if model is None else model.gain
