@@ -327,6 +327,12 @@ def _os_error(error: OSError) -> int | None:
     return _fail(f"{name}{error.strerror}; {remedies[error.errno]}", EXIT_INPUT)
 
 
+def _is_interruption(error: BaseException) -> bool:
+    """Return whether an interruption caused an error: compiled functions turn the former into a SystemError."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interruption(cause))
+
+
 def _bug(error: BaseException) -> int:
     """Keep the traceback in a file and say where."""
     import tempfile
@@ -366,6 +372,8 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing more to say
         return EXIT_BUG
     except Exception as error:
+        if _is_interruption(error):
+            return _fail("interrupted", EXIT_INTERRUPTED)
         if hasattr(error, "format_message"):  # click's usage errors, wherever this typer keeps that class
             return _fail(f"{error.format_message()} See `vid2phys --help`.", EXIT_USAGE)
         known = _os_error(error) if isinstance(error, OSError) else None

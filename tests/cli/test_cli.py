@@ -57,6 +57,17 @@ def test_known_errors_are_one_line(
     assert err.count("\n") == 1
 
 
+def test_an_interruption_of_compiled_code_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compiled functions turn it into another error."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    fake_task(monkeypatch, "identify", raising(error))
+    assert run_cli(monkeypatch, *IDENTIFY) == 130
+    assert capsys.readouterr().err == "vid2phys: interrupted\n"
+
+
 def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake_task(monkeypatch, "identify", raising(ZeroDivisionError("oops")))
     assert run_cli(monkeypatch, *IDENTIFY) == 1
