@@ -52,10 +52,10 @@ class SurfaceRefinementConfig:
     """Lengths of a step that are tried, as multiples of that of the quadratic model."""
     least_nats: float = 0.05
     """Least evidence of a step."""
-    tried_frames: int = 8
-    """Number of frames that tell whether the sides of a plain body refine its poses."""
     steady: tuple[float, ...] = (0.05, 0.05, 0.05, 0.005, 0.005, 0.05)
     """Largest distance [6] of a pose from where the frame before leads, in local coordinates, up to which it stays."""
+    tried_frames: int = 8
+    """Number of frames that tell whether the sides of a plain body refine its poses."""
     plain_gain: float = 0.012
     """Share by which the evidence of these frames has to grow."""
     plain_px: float = 45.0
