@@ -20,7 +20,7 @@ from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.frame_store import FrameStore
 from vid2phys.tracking.hinge import Hinge, HingeStart
 from vid2phys.tracking.hinge_config import DEFAULTS
-from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, HingeImages, track_hinge
+from vid2phys.tracking.hinge_tracker import NOTHING, Candidate, HingeImages, _best_and_rival, track_hinge
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces
 from vid2phys.types import Array, Mesh
 
@@ -319,6 +319,17 @@ def test_a_frame_that_hides_the_body_is_lost(frames: list[NDArray[np.uint8]], sh
     worse = some.adjusted(HingeStart(HINGE.retract(8e-3 * np.eye(10)[4]), ANGLES, 1.0), track_of(TRUTH, there))
     assert np.median(worse.misfit[there]) > 3.0
     assert worse.agreement < 0.5
+
+
+def test_another_axis_with_nearly_as_much_evidence_is_a_rival() -> None:
+    near, aside = HINGE.retract(0.1 * np.eye(10)[0]), HINGE.rolled(np.eye(3), np.zeros(3)).retract(0.3 * np.eye(10)[0])
+
+    def candidate(hinge: Hinge, gain: float) -> Candidate:
+        return Candidate(HingeStart(hinge, ANGLES, 1.0), gain)
+
+    best, close = candidate(HINGE, 100.0), candidate(aside, 95.1)
+    assert _best_and_rival([candidate(near, 99.0), candidate(aside, 95.05), best, close], DEFAULTS) == [best, close]
+    assert _best_and_rival([candidate(near, 99.0), best, candidate(aside, 94.9)], DEFAULTS) == [best]
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -27,6 +27,8 @@ class HingeTrackerConfig:
     """Angle to a known axis of the body below which a hinge is on it."""
     rival_rad: float = 0.2
     """Angle between the axes of two hinges that cannot have the same descent."""
+    rival_share: float = 0.95
+    """Evidence for another hinge, as a share of that for the best one, from which on it is followed as far."""
     worse_share: float = 0.05
     """Loss of evidence beside the free track, as a share, beyond which the hinge does not explain a frame."""
     doublings: int = 4

@@ -13,7 +13,7 @@ Limits: a static camera; the body is on one fixed hinge in all frames that are t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -123,8 +123,8 @@ def track_hinge(
     best = max(found, key=lambda each: each.gain)
     rolled = rolled_starts(best.start, shape, mesh.vertices)
     found += in_processes(lambda way: way[0](way[1]), [(way, start) for start in rolled for way in (finer, by_edges)])
-    best = max(found, key=lambda each: each.gain)
-    found += small.squared(best.start, some, axes, shape.center)
+    for each in _best_and_rival(found, config):
+        found += small.squared(each.start, some, axes, shape.center)
     best = max(found, key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
@@ -140,6 +140,18 @@ class Candidate:
 
     start: HingeStart
     gain: float
+
+
+def _best_and_rival(found: Sequence[Candidate], config: HingeTrackerConfig) -> list[Candidate]:
+    """Return the candidate with the most evidence, and the next one with another axis if it has nearly as much."""
+    best = max(found, key=lambda each: each.gain)
+    least = config.rival_share * best.gain
+    others = [
+        each
+        for each in found
+        if each.gain > least and axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad
+    ]
+    return [best, *sorted(others, key=lambda each: -each.gain)[:1]]
 
 
 def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:
