@@ -251,7 +251,7 @@ class Learning:
         self.monkeypatch.setattr(surface_refinement, "LearnedSurfaces", SimpleNamespace(of=self.of))
         self.monkeypatch.setattr(surface_refinement, "_all_refined", self.all_refined)
         self.monkeypatch.setattr(surface_refinement, "_followed", self.followed)
-        self.monkeypatch.setattr(surface_refinement, "one_way_up", self.one_way_up)
+        self.monkeypatch.setattr(surface_refinement, "under_one_element", self.under_one_element)
         self.monkeypatch.setattr(surface_refinement, "_gains_by_sides", lambda *given: self.gains)
         self.monkeypatch.setattr(surface_refinement, "silhouette_of", lambda points, *given: self.shown(points))
 
@@ -265,7 +265,7 @@ class Learning:
         self.refined.append((list(tracked), [float(tracked[i].translation[0]) for i in tracked]))
         return [Pose(pose.rotation, pose.translation + np.eye(3)[0]) for pose in poses]
 
-    def one_way_up(self, tracked: dict[int, Pose], shape: Any, taught_by: Any) -> dict[int, Pose]:
+    def under_one_element(self, tracked: dict[int, Pose], shape: Any, taught_by: Any) -> dict[int, Pose]:
         assert shape == self.shape
         return tracked
 

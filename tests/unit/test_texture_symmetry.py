@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vid2phys.geometry import Pose, matrix_from_rotvec
-from vid2phys.tracking.texture_symmetry import one_way_up
+from vid2phys.tracking.texture_symmetry import under_one_element
 
 HALF_TURN = np.diag([-1.0, -1.0, 1.0])
 GROUP = (np.eye(3), HALF_TURN)
@@ -49,7 +49,7 @@ def track(turned: set[int], count: int = 20) -> dict[int, Pose]:
 
 def joined(poses: Mapping[int, Pose], texture: Texture, rotations: Any = GROUP) -> dict[int, Pose]:
     shape: Any = SimpleNamespace(rotations=np.array(rotations), center=CENTER)
-    return one_way_up(poses, shape, texture.by)
+    return under_one_element(poses, shape, texture.by)
 
 
 def test_parts_get_the_element_that_the_longest_one_shows() -> None:

@@ -32,7 +32,7 @@ from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.learned_surfaces import LearnedSurfaces, LearnedSurfacesConfig
 from vid2phys.tracking.silhouette_fit import FrameForeground
-from vid2phys.tracking.texture_symmetry import one_way_up
+from vid2phys.tracking.texture_symmetry import under_one_element
 from vid2phys.types import Array, Camera
 
 
@@ -110,7 +110,7 @@ def refine_by_surfaces(
         some = _different(stacked, times_s[rows], config.frames)
         return LearnedSurfaces.of(frames, camera, solid, foreground, rows[some], stacked[some], margin_px, learning)
 
-    tracked = one_way_up(tracked, shape, lambda poses: taught_by(poses, config.margins_px[0]))
+    tracked = under_one_element(tracked, shape, lambda poses: taught_by(poses, config.margins_px[0]))
     poses = list(tracked.values())
     for margin_px in config.margins_px:
         surfaces = taught_by(dict(zip(tracked, poses, strict=True)), margin_px)

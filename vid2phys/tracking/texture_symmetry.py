@@ -25,7 +25,7 @@ _FRAMES = 6  # of a part that are compared
 _BETTER = 0.02  # share by which the evidence of these frames has to grow
 
 
-def one_way_up(
+def under_one_element(
     tracked: Mapping[int, Pose], shape: Shape, taught_by: Callable[[Mapping[int, Pose]], LearnedSurfaces]
 ) -> dict[int, Pose]:
     """Return poses camera_from_body, by the index of the frame, all under one symmetry element of the body.
