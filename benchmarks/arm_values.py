@@ -1,6 +1,6 @@
 """Damping and payload of filmed arms: from the clip by the user's command, from the true joint angles, and the truth.
 
-Called by `python -m benchmarks.arms --values`. Clips are those of ../shared/clips with arm.urdf, joint_states.csv and
+Called by `python -m benchmarks.arms --values`. Clips are those of a folder with arm.urdf, joint_states.csv and
 truth.json. `angles` is the RMS error of the joint angles of the fitted motion, worst joint.
 """
 

@@ -252,6 +252,17 @@ class Pose:
         away = sideways / np.linalg.norm(self.translation, axis=-1, keepdims=True)
         return np.concatenate([rotation, away, np.broadcast_to(growth, (*rotation.shape[:-1], 1))], axis=-1)
 
+    def is_near(self, other: Pose, reach: Sequence[float]) -> bool:
+        """Return whether the step to another pose is below `reach` [6] in each local coordinate."""
+        return bool((np.abs(self.step_to(other)) < np.array(reach)).all())
+
+    def predictions(self, before: Pose | None) -> list[Pose]:
+        """Return poses of the next frame: the motion from the frame before goes on, or the body stays.
+
+        before: pose of the frame before; None where it is unknown, so that the body stays.
+        """
+        return [self] if before is None else [self.retract(before.step_to(self)), self]
+
     def moved_along_sight(self, factors: Array) -> Pose:
         """Return the pose with its translation times `factors` [3], seen from the same side.
 

@@ -21,21 +21,26 @@ from benchmarks.clips.film import Stage
 from benchmarks.clips.random_scenes import COLORS, FLOORS, WALLS, furnished, lamps, patterned, three
 
 _SEED, _FPS, _FRAMES = 515151, 60.0, 72
-_AXES = {"y": "0 1 0", "x": "1 0 0"}
+_X, _Y = "1 0 0", "0 1 0"
 
 
 def drawn(seed: int) -> tuple[Arm, Lens, np.random.Generator]:
     """Return an arm, the camera that sees all of it, and the generator of the rest."""
     rng = np.random.default_rng([seed, _SEED])
+    arm, height_m, reach_m = _arm(seed, rng)
+    return arm, _lens(height_m, reach_m, rng), rng
+
+
+def _arm(seed: int, rng: np.random.Generator) -> tuple[Arm, float, float]:
+    """Return an arm, the height of its base, and how far it reaches, m."""
     count = 3 if seed % 3 == 2 else 2
-    axes = ["x" if seed % 2 else "y", *["y"] * (count - 1)]
+    axes = [_X if seed % 2 else _Y, *[_Y] * (count - 1)]
     names = [f"joint{k + 1}" for k in range(count)]
     height, yaw = float(rng.uniform(0.55, 0.75)), float(rng.uniform(-0.4, 0.4))
     lengths = np.round(rng.uniform(0.12, 0.24, count) * (0.8 if count == 3 else 1.0), 3)
     colors = rng.permutation(len(COLORS))
-    boxes = [Box("base", (0.0, 0.0, 0.045), (0.07, 0.07, 0.05), 2.0, painted("#2b2c30"))]
-    joints = [f'<joint name="mount" type="fixed"><parent link="world"/><child link="base"/>'
-              f'<origin xyz="0 0 {height:.3f}" rpy="0 0 {yaw:.3f}"/></joint>']  # fmt: skip
+    boxes = [Box("base", (0.0, 0.0, 0.045), (0.07, 0.07, 0.05), 2.0, Surface("plain", ("#2b2c30",), roughness=0.5))]
+    joints = [_joint("mount", "fixed", "world", "base", f'<origin xyz="0 0 {height:.3f}" rpy="0 0 {yaw:.3f}"/>')]
     above, end = "base", 0.0
     for k, (name, length) in enumerate(zip(names, lengths.tolist(), strict=True)):
         width, depth = (round(float(each), 3) for each in rng.uniform(0.018, 0.034, 2))
@@ -43,34 +48,37 @@ def drawn(seed: int) -> tuple[Arm, Lens, np.random.Generator]:
         link = f"link{k + 1}"
         boxes.append(Box(link, (0.0, 0.0, round(-0.5 * length, 4)), (width, depth, length + 0.02),
                          round(float(rng.uniform(0.12, 0.35)), 3), surface))  # fmt: skip
-        joints.append(f'<joint name="{name}" type="continuous"><parent link="{above}"/><child link="{link}"/>'
-                      f'<origin xyz="0 0 {end:g}"/><axis xyz="{_AXES[axes[k]]}"/></joint>')  # fmt: skip
+        place = f'<origin xyz="0 0 {end:g}"/><axis xyz="{axes[k]}"/>'
+        joints.append(_joint(name, "continuous", above, link, place))
         above, end = link, -length
-    joints.append(f'<joint name="hook" type="fixed"><parent link="{above}"/><child link="payload"/>'
-                  f'<origin xyz="0 0 {end - 0.02:g}"/></joint>')  # fmt: skip
+    joints.append(_joint("hook", "fixed", above, "payload", f'<origin xyz="0 0 {end - 0.02:g}"/>'))
     boxes.append(Box("payload", (0.0, 0.0, 0.0), three(rng.uniform(0.035, 0.055, 3)), 0.1,
                      patterned(rng, "plain", COLORS[int(colors[count])])))  # fmt: skip
     damping = {name: round(float(np.exp(rng.uniform(np.log(0.002), np.log(0.015)))), 5) for name in names}
     start = (float(rng.choice([-1.0, 1.0])) * rng.uniform(0.6, 1.3), *rng.uniform(-0.8, 0.8, count - 1))
     payload = round(float(rng.uniform(0.05, 0.2)), 3)
     arm = Arm(tuple(boxes), "\n" + "\n".join(joints), damping, payload, tuple(float(each) for each in start))
-    reach = float(lengths.sum()) + 0.08
+    return arm, height, float(lengths.sum()) + 0.08
+
+
+def _joint(name: str, kind: str, above: str, below: str, place: str) -> str:
+    """Return a joint of a URDF between two links. place: its origin, and its axis where it has one."""
+    ends = f'<parent link="{above}"/><child link="{below}"/>'
+    return f'<joint name="{name}" type="{kind}">{ends}{place}</joint>'
+
+
+def _lens(height_m: float, reach_m: float, rng: np.random.Generator) -> Lens:
+    """Return a camera that sees all places that an arm reaches from a base at a height."""
     away = 1.5 + float(rng.uniform(0.0, 0.3))
-    middle = height - 0.35 * reach
-    lens = Lens(
+    middle = height_m - 0.35 * reach_m
+    return Lens(
         (float(rng.uniform(-0.5, 0.5)), -away, middle + float(rng.uniform(-0.05, 0.25))),
         (0.0, 0.0, middle),
-        0.9 * 240.0 * away / reach,
+        0.9 * 240.0 * away / reach_m,
         (float(rng.uniform(316.0, 324.0)), float(rng.uniform(236.0, 244.0))),
         (640, 480),
         roll_deg=float(rng.uniform(-2.0, 2.0)),
     )
-    return arm, lens, rng
-
-
-def painted(color: str) -> Surface:
-    """Return a surface of one colour."""
-    return Surface("plain", (color,), roughness=0.5)
 
 
 def make(seed: int, out: Path, samples: int, threads: int) -> None:

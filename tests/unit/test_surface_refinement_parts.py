@@ -191,7 +191,7 @@ class Clip:
         return SimpleNamespace(judged=judged)
 
     def followed(self) -> Array:
-        """Return the angles of the frames 10, 11 and so on, rad."""
+        """Return the angles of the frames, rad."""
         rows = {i: START.retract(angle * TURN) for i, angle in enumerate(self.tracked.tolist())}
         given: Any = self
         return np.array([turned(pose) for pose in _followed(given, rows, self.seen, SurfaceRefinementConfig())])

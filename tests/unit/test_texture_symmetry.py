@@ -26,6 +26,7 @@ class Texture:
     is_textured: bool = True
     taught: list[list[int]] = field(default_factory=list)
     judged: set[int] = field(default_factory=set)
+    hidden: frozenset[int] = frozenset()
 
     def by(self, poses: Mapping[int, Pose]) -> Any:
         self.taught.append(list(poses))
@@ -33,6 +34,8 @@ class Texture:
 
     def gain(self, i: int, pose: Pose) -> float:
         self.judged.add(i)
+        if i in self.hidden:
+            return -np.inf
         return self.nats - 100.0 * float(pose.rotation[0, 0] < 0.0)
 
 
@@ -60,6 +63,13 @@ def test_parts_get_the_element_that_the_longest_one_shows() -> None:
     for i, pose in track(set()).items():
         np.testing.assert_allclose(found[i].rotation, pose.rotation, atol=1e-12)
         np.testing.assert_allclose(found[i].translation, pose.translation, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("hidden", "joins"), [({0}, True), ({0, 1, 2}, False)])
+def test_frames_that_show_nothing_do_not_count(hidden: set[int], joins: bool) -> None:
+    found = joined(track({0, 1, 2}), Texture(hidden=frozenset(hidden)))
+    assert (found[0].rotation[0, 0] > 0.0) == joins
 
 
 def test_frames_that_were_lost_divide_nothing() -> None:

@@ -128,8 +128,7 @@ def track_hinge(
     best = max(found, key=lambda each: each.gain)
     start = best.start if small is images else small.descended(best.start, config.margins_px, report)
     margins = config.margins_px if small is images else config.margins_px[-1:]
-    apart = [each.gain for each in found if axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad]
-    rival = max(apart, default=0.0)
+    rival = max((each.gain for each in _with_other_axes(found, best, config)), default=0.0)
     descended = images.descended(start, margins, lambda share: report(0.4 + 0.5 * share))
     return replace(images.adjusted(descended, track), rival=rival / max(best.gain, 1e-9))
 
@@ -145,13 +144,13 @@ class Candidate:
 def _best_and_rival(found: Sequence[Candidate], config: HingeTrackerConfig) -> list[Candidate]:
     """Return the candidate with the most evidence, and the next one with another axis if it has nearly as much."""
     best = max(found, key=lambda each: each.gain)
-    least = config.rival_share * best.gain
-    others = [
-        each
-        for each in found
-        if each.gain > least and axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad
-    ]
-    return [best, *sorted(others, key=lambda each: -each.gain)[:1]]
+    rival = max(_with_other_axes(found, best, config), key=lambda each: each.gain, default=None)
+    return [best] if rival is None or rival.gain <= config.rival_share * best.gain else [best, rival]
+
+
+def _with_other_axes(found: Sequence[Candidate], best: Candidate, config: HingeTrackerConfig) -> list[Candidate]:
+    """Return the candidates whose axes are so far from that of the best one that they do not lead to its hinge."""
+    return [each for each in found if axes_apart(each.start.hinge, best.start.hinge) > config.rival_rad]
 
 
 def _in_all_frames(start: HingeStart, rows: NDArray[np.int64], count: int) -> HingeStart:

@@ -6,7 +6,7 @@ first; then the texture refines poses and refuses frames. Of other bodies, surfa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -107,9 +107,7 @@ def track_mesh(
         poses = {i: fit.pose for i, fit in fits.items()}
         refined = tracker.refined_by_surfaces(poses)
     if refined is not None:
-        moved = {i: tracker.judged(i, refined.poses[i], fit.contour) for i, fit in fits.items()}
-        supported = _supported([moved.get(i) for i in range(len(found))], config)
-        fits = {int(i): moved[int(i)] for i in supported}
+        fits = _moved(fits, refined.poses, tracker)
     if ground is not None:
         still = tracker.still(fits)
         fits = ground.supporting(tracker.laid(fits, still, ground), still, mesh)
@@ -121,6 +119,13 @@ def track_mesh(
     if texture is not None:
         track = _by_texture(frames, camera, mesh, texture, track, calibration, config) or track
     return track.clocked()
+
+
+def _moved(fits: Mapping[int, Fit], poses: Mapping[int, Pose], tracker: MeshTracker) -> dict[int, Fit]:
+    """Return fits by frame at other poses, with their evidence there; fits without enough are left out."""
+    rows = list(fits)
+    moved = list(in_processes(lambda i: tracker.judged(i, poses[i], fits[i].contour), rows))
+    return {rows[k]: moved[k] for k in _supported(moved, tracker.config).tolist()}
 
 
 def _supported(found: Sequence[Fit | None], config: MeshTrackerConfig) -> NDArray[np.int64]:

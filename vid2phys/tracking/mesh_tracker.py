@@ -151,10 +151,7 @@ class Hypothesis:
 
     def predictions(self) -> list[Pose]:
         """Return poses of the next frame: the motion goes on, or stops."""
-        pose = self.fit.pose
-        if self.before is None:
-            return [pose]
-        return [pose.retract(self.before.step_to(pose)), pose]
+        return self.fit.pose.predictions(self.before)
 
 
 @dataclass
@@ -305,7 +302,7 @@ class MeshTracker:
                 if before is None or after is None:
                     continue
                 pose = before.pose.retract(0.5 * before.pose.step_to(after.pose))
-                if own is not None and (np.abs(own.pose.step_to(pose)) < np.array(config.same)).all():
+                if own is not None and own.pose.is_near(pose, config.same):
                     break
                 fit = self._seen(i).fitted_from(pose)
                 out += [] if fit is None else [fit]
@@ -564,7 +561,7 @@ class MeshTracker:
     def _same(self, a: Pose, b: Pose) -> bool:
         """Return whether two poses are one, up to symmetry."""
         g = nearest_element(b, a, self.shape.rotations)
-        return bool((np.abs(a.step_to(self._under(b, g))) < np.array(self.config.same)).all())
+        return a.is_near(self._under(b, g), self.config.same)
 
     def _under(self, pose: Pose, g: int) -> Pose:
         """Return the pose that looks the same under symmetry element g."""

@@ -190,30 +190,22 @@ def _followed(
 
     def follow(way: Sequence[tuple[int, Pose]]) -> list[tuple[Pose, float]]:
         found = list[tuple[Pose, float]]()
+        before: Pose | None = None
+        last: Pose | None = None
         for i, own in way:
-            frame = seen(i)
-            starts = _continued([pose for pose, _ in found[-2:]])
-            tried = [own]
-            if starts and not any(_is_steady(own, start, config) for start in starts):
+            frame, tried = seen(i), [own]
+            starts = [] if last is None else last.predictions(before)
+            if starts and not any(start.is_near(own, config.steady) for start in starts):
                 start = max(starts, key=lambda pose: surfaces.gain(i, pose))
                 tried.append(_refined(surfaces, i, start, start, config))
             judged = [(pose, surfaces.gain(i, pose) + frame.judged(pose, None).nats) for pose in tried]
             found.append(max(judged, key=lambda each: each[1]))
+            before, last = last, found[-1][0]
         return found
 
     forth = list(tracked.items())
     onwards, back = in_processes(follow, [forth, forth[::-1]])
     return [max(each, key=lambda one: one[1])[0] for each in zip(onwards, back[::-1], strict=True)]
-
-
-def _continued(last: Sequence[Pose]) -> list[Pose]:
-    """Return poses of the frame after some, of which the last two count: the body stays, or its motion goes on."""
-    return [*last[-1:], *(last[-1].retract(last[-2].step_to(last[-1])) for _ in last[1:])]
-
-
-def _is_steady(pose: Pose, expected: Pose, config: SurfaceRefinementConfig) -> bool:
-    """Return whether a pose is about where it is expected."""
-    return bool((np.abs(expected.step_to(pose)) < np.array(config.steady)).all())
 
 
 def _different(poses: Pose, times_s: Array, most: int) -> NDArray[np.int64]:

@@ -62,6 +62,7 @@ def _under_best(part: dict[int, Pose], shape: Shape, surfaces: LearnedSurfaces) 
     """Return a part of a track under the symmetry element that a texture explains best."""
     some = [list(part)[k] for k in evenly(len(part), _FRAMES)]
     under = [{i: under_element(part[i], each, shape.center) for i in part} for each in shape.rotations]
-    nats = np.array([sum(surfaces.gain(i, poses[i]) for i in some) for poses in under])
+    gains = np.array([[surfaces.gain(i, poses[i]) for i in some] for poses in under])
+    nats = gains[:, np.isfinite(gains).all(axis=0)].sum(axis=1)  # frames that show nothing say nothing
     best = int(np.argmax(nats))
     return under[best] if nats[best] - nats[0] > _BETTER * abs(nats[0]) else part
