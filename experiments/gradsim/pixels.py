@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw, normals_of
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, draw, normals_of
 from vid2phys.engine.render.surface_colors import interpolated
 from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
@@ -91,7 +92,7 @@ class Actor:
                 "read the mesh with vid2phys.io.mesh.load_mesh, which turns them",
             )
         placed = partial(world_points, system, points_body=mesh.vertices, body=body)
-        sides = closed(mesh.vertices, mesh.faces)
+        sides = one_sided(mesh.vertices, mesh.faces)
         return Actor(placed, len(mesh.vertices), mesh.faces, sides, np.array(albedo), texture, shaded)
 
 

@@ -18,7 +18,7 @@ from vid2phys.tracking.articulated.silhouette_search import (
     SilhouetteSearchConfig,
     coordinate_units,
 )
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 GRID = Grid(np.array([0, 0]), np.array([64, 48]), 1.0)
 
@@ -56,7 +56,7 @@ class Search(ConfigurationSearch):
 
     @property
     def _moving(self) -> Part:  # type: ignore[override]
-        return Part(np.zeros(0, np.int64), np.zeros((0, 3), np.int64))
+        return Part(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0, bool))
 
     def _masks(self, configurations: Array, grid: Grid, part: Part) -> Iterator[NDArray[np.bool_] | None]:
         for each in configurations:
@@ -84,8 +84,10 @@ def test_a_grid_shrinks_a_rectangle_of_the_frame() -> None:
 
 
 def test_a_part_has_its_own_vertices() -> None:
-    part = Part.of(np.array([[7, 2, 9], [9, 2, 4]]))
+    faces, which = np.array([[7, 2, 9], [0, 1, 2], [9, 2, 4]]), np.array([True, False, True])
+    part = Part.of(Mesh(np.eye(10, 3), faces, np.zeros(3, np.int64)), which)
     np.testing.assert_array_equal(part.vertices, [2, 4, 7, 9])
+    assert not part.one_sided.any(), "an open surface"
     np.testing.assert_array_equal(part.vertices[part.faces], [[7, 2, 9], [9, 2, 4]])
 
 

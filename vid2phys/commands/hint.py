@@ -180,11 +180,10 @@ class HintPage:
 
         from vid2phys.engine.observe import bearings_to_pixels
         from vid2phys.tracking.cues.creases import crease_lines
-        from vid2phys.tracking.cues.silhouette import draw
 
         camera, solid = self.tracker.camera, self.tracker.solid
         vertices = fit.pose.apply(solid.mesh.vertices)
-        drawing = draw(vertices, solid.mesh.faces)
+        drawing = solid.draw(vertices)
         if drawing is None:
             return {"contours": [], "creases": []}
         inside = (drawing.nearness > 0.0).astype(np.uint8)

@@ -114,4 +114,4 @@ def _mask(vertices: Array, faces: NDArray[np.int64], rotation: Array, grown: flo
     placed = vertices @ rotation.T
     z = placed[:, 2] + _DISTANCE_RADII
     x, y = (focal * placed[:, k] / z + middle for k in (0, 1))
-    return np.asarray(draw_nearness(x, y, z, faces, side, side) > 0.0, dtype=np.float64)
+    return np.asarray(draw_nearness(x, y, z, faces, np.zeros(len(faces), bool), side, side) > 0.0, dtype=np.float64)

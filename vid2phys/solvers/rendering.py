@@ -19,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import FragmentColors, closed, draw, normals_of
+from vid2phys.engine.render.differentiable import FragmentColors, draw, normals_of
 from vid2phys.engine.render.surface_colors import textured
 from vid2phys.engine.system import System
 from vid2phys.engine.virtual_camera import View, resample
@@ -109,7 +110,7 @@ class Scene:
 
     @cached_property
     def _one_sided(self) -> NDArray[np.bool_]:
-        return closed(self.mesh.vertices, self.mesh.faces)
+        return one_sided(self.mesh.vertices, self.mesh.faces)
 
     @cached_property
     def _behind(self) -> Tensor:

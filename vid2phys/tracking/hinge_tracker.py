@@ -33,7 +33,7 @@ from vid2phys.tracking.cues.edge_steps import normal_equations, slopes, variance
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.light import smaller
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
-from vid2phys.tracking.cues.silhouette import draw, silhouette_of
+from vid2phys.tracking.cues.silhouette import silhouette_of
 from vid2phys.tracking.cues.surfaces import PoseModel
 from vid2phys.tracking.foreground import Foreground
 from vid2phys.tracking.frame_store import FrameStore
@@ -327,9 +327,9 @@ class HingeImages:
 
     def _by_foreground(self, i: int, pose: Pose, reach: float) -> PoseModel | None:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""
-        seen, mesh = self._seen(i), self.solid.mesh
+        seen = self._seen(i)
         config = seen.config
-        drawing = draw(pose.apply(mesh.vertices), mesh.faces)
+        drawing = seen.solid.draw(pose.apply(seen.solid.mesh.vertices))
         contour = None if drawing is None else occluding_contour(drawing, self.camera)
         if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
             return None

@@ -20,7 +20,6 @@ from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import CreaseLines, Solid, crease_lines
 from vid2phys.tracking.cues.edge_lines import Edges, crease_reach_px, find_creases, find_edges
 from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
-from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.types import Array, Camera
 
 _COMMON = 3  # ways in which edges err as a whole: a wider contour, a shift along x, one along y
@@ -129,7 +128,7 @@ def _lines(
 ) -> Lines | None:
     """Return the lines of one round; None for too few. share: standard deviation of edges in sizes of the body."""
     vertices = at.vertices()
-    drawing = draw(vertices, solid.mesh.faces)
+    drawing = solid.draw(vertices)
     contour = None if drawing is None else occluding_contour(drawing, camera, config)
     if drawing is None or contour is None:
         return None

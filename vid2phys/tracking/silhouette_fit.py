@@ -25,7 +25,7 @@ from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.cues.exposure import STILL, longer
 from vid2phys.tracking.cues.foreground_edges import edge_places
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
-from vid2phys.tracking.cues.silhouette import Drawing, draw
+from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses
 from vid2phys.types import Camera
@@ -151,7 +151,7 @@ class FrameForeground:
         prior, most = np.diag(np.array(config.prior_std) ** -2.0), np.array(config.max_step)
         total = np.zeros(6)
         for reach in reaches or config.reaches:
-            drawing = draw(pose.apply(self.solid.mesh.vertices), self.solid.mesh.faces)
+            drawing = self.solid.draw(pose.apply(self.solid.mesh.vertices))
             contour = None if drawing is None else occluding_contour(drawing, self.camera)
             if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
                 return None
@@ -182,7 +182,7 @@ class FrameForeground:
     def judged(self, pose: Pose, contour: Contour | None) -> Fit:
         """Return a pose with the evidence of the frame for it."""
         vertices = pose.apply(self.solid.mesh.vertices)
-        drawing = draw(vertices, self.solid.mesh.faces)
+        drawing = self.solid.draw(vertices)
         if drawing is None:
             return Fit(pose, -np.inf, 0.0, contour)
         nats, overlap = self._score(drawing)

@@ -26,10 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vid2phys.io.faces import first_alike
-
 _NEAR_M = 1e-6
-_SAME = 1e-9  # of a body's size: vertices as close as this are one
 
 
 @dataclass(frozen=True)
@@ -62,9 +59,9 @@ def draw(
     """Draw images of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
 
     vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light, or what says it of
-    each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind (`closed`; None:
-    all are seen from both sides). Returns images [B, height, width, C], in which what is not covered is black (add
-    (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in
+    each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind
+    (`closed_surfaces`; None: all are seen from both sides). Returns images [B, height, width, C], in which what is not
+    covered is black (add (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in
     float64 on the device of the vertices.
     """
     vertices = vertices_camera.double()
@@ -81,27 +78,6 @@ def draw(
         rows, values = (pieces.image * len(faces) + pieces.face).int(), colors.flatten(0, 1)
     image, coverage = _Composite.apply(corners, values.double(), rows, pieces, faces)
     return image, coverage
-
-
-def closed(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which faces [F] belong to a closed surface and so are never seen from behind.
-
-    vertices: [V, 3]; equal ones count as one. A surface is closed if each of its edges has two faces that run along it
-    in opposite directions.
-    """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    welded = first_alike(vertices, _SAME * max(float(np.ptp(vertices, axis=0).max()), 1e-30))[faces]
-    edges = np.stack([welded, np.roll(welded, -1, axis=1)], axis=-1)  # [F, 3, 2]
-    count = int(welded.max(initial=0)) + 1
-    forth, back = edges[..., 0] * count + edges[..., 1], edges[..., 1] * count + edges[..., 0]
-    keys, times = np.unique(forth, return_counts=True)
-    once = np.isin(forth, keys[times == 1]) & np.isin(back, keys[times == 1])
-    links = edges.reshape(-1, 2)
-    graph = coo_matrix((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(count, count))
-    surface = connected_components(graph, directed=False)[1][welded[:, 0]]
-    return ~np.isin(surface, surface[~once.all(axis=1)])
 
 
 def normals_of(vertices: Tensor, faces: NDArray[np.int64]) -> Tensor:

@@ -121,7 +121,7 @@ class FrameFit:
         grid, seen = self.search.fine, self._fine
         mask = self.search.silhouette(configuration, grid)
         vertices = self._placed(configuration).vertices()
-        drawing = draw(vertices, self.solid.mesh.faces)
+        drawing = self.solid.draw(vertices)
         if mask is None or drawing is None or not mask.any():
             return Fit(configuration, -np.inf, 0.0, covariance)
         area_px = 1.0 / grid.scale**2

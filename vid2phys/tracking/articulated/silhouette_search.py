@@ -19,11 +19,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.cues.silhouette import draw_nearness
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 _NEAREST_M = 1e-3
 
@@ -100,16 +101,19 @@ class Part:
     Attributes:
         vertices: [U] indices of their vertices in the mesh.
         faces: [F, 3] indices in `vertices`.
+        one_sided: [F] faces that are never seen from behind.
     """
 
     vertices: NDArray[np.int64]
     faces: NDArray[np.int64]
+    one_sided: NDArray[np.bool_]
 
     @staticmethod
-    def of(faces: NDArray[np.int64]) -> Part:
-        """Return the part with some faces [F, 3] of a mesh."""
-        used, inside = np.unique(faces, return_inverse=True)
-        return Part(used, np.ascontiguousarray(inside.reshape(-1, 3), dtype=np.int64))
+    def of(mesh: Mesh, which: NDArray[np.bool_]) -> Part:
+        """Return the part with some of the faces, which [F], of a mesh."""
+        used, inside = np.unique(mesh.faces[which], return_inverse=True)
+        faces = np.ascontiguousarray(inside.reshape(-1, 3), dtype=np.int64)
+        return Part(used, faces, one_sided(mesh.vertices[used], faces))
 
 
 def coordinate_units(body: ArticulatedBody) -> Array:
@@ -155,7 +159,7 @@ class ConfigurationSearch:
 
     @cached_property
     def _moving(self) -> Part:
-        return Part.of(self.faces)
+        return Part.of(self.body.mesh, self.moving)
 
     @cached_property
     def static(self) -> NDArray[np.bool_]:
@@ -164,7 +168,7 @@ class ConfigurationSearch:
 
         camera = self.window.camera
         whole = Grid(np.zeros(2, np.int64), np.array([camera.width, camera.height]), 1.0)
-        part = Part.of(self.body.mesh.faces[~self.moving])
+        part = Part.of(self.body.mesh, ~self.moving)
         mask = next(self._masks(self.body.rest[None], whole, part)) if len(part.faces) else None
         if mask is None:
             return np.zeros((camera.height, camera.width), dtype=np.bool_)
@@ -221,7 +225,7 @@ class ConfigurationSearch:
             places = np.ascontiguousarray(np.moveaxis(grid.places(pixels), -1, 1))
             for (x, y), z in zip(places, depths, strict=True):
                 if np.isfinite(z).all():
-                    yield np.asarray(draw_nearness(x, y, z, part.faces, columns, rows) > 0.0)
+                    yield np.asarray(draw_nearness(x, y, z, part.faces, part.one_sided, columns, rows) > 0.0)
                 else:
                     yield None
 

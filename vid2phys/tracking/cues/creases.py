@@ -16,12 +16,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.io.faces import first_alike
 from vid2phys.tracking.cues import Cue
 from vid2phys.tracking.cues.occluding_contour import lines_across
-from vid2phys.tracking.cues.silhouette import Drawing
+from vid2phys.tracking.cues.silhouette import Drawing, draw
 from vid2phys.types import Array, Camera, Mesh
 
 CUE = Cue("edges inside the silhouette, where faces meet at an angle; a part of the contour cue")
@@ -78,6 +79,14 @@ class Solid:
     def without_creases(self) -> Solid:
         """Return the body without creases."""
         return replace(self, edges=self.edges[:0], sides=self.sides[:0])
+
+    def draw(self, vertices: Array) -> Drawing | None:
+        """Draw the mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
+        return draw(vertices, self.mesh.faces, self._one_sided)
+
+    @cached_property
+    def _one_sided(self) -> NDArray[np.bool_]:
+        return one_sided(self.mesh.vertices, self.mesh.faces)
 
     @cached_property
     def smooth_parts(self) -> NDArray[np.int64]:

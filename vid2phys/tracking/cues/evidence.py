@@ -21,7 +21,7 @@ from vid2phys.tracking.cues.edge_lines import (
 )
 from vid2phys.tracking.cues.occluding_contour import occluding_contour
 from vid2phys.tracking.cues.region import Region
-from vid2phys.tracking.cues.silhouette import Drawing, draw
+from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera
 
 
@@ -60,17 +60,17 @@ class Evidence:
 
         vertices: [V, 3] of the mesh in camera axes, m. The value is minus infinity where the mesh has no contour.
         """
-        drawing = draw(vertices, self.solid.mesh.faces)
+        drawing = self.solid.draw(vertices)
         return -np.inf if drawing is None else self.edges(vertices, drawing) + self._colors(drawing)
 
     def edge_nats(self, vertices: Array) -> float:
         """Return the share of contour and creases in `nats`."""
-        drawing = draw(vertices, self.solid.mesh.faces)
+        drawing = self.solid.draw(vertices)
         return -np.inf if drawing is None else self.edges(vertices, drawing)
 
     def color_nats(self, vertices: Array) -> float:
         """Return the share of colours in `nats`, in a fraction of the time."""
-        drawing = draw(vertices, self.solid.mesh.faces)
+        drawing = self.solid.draw(vertices)
         return -np.inf if drawing is None else self._colors(drawing)
 
     def _colors(self, drawing: Drawing) -> float:

@@ -84,8 +84,20 @@ def silhouette_of(
     return None if drawing is None else drawing.in_frame(camera)
 
 
-def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = DEFAULTS) -> Drawing | None:
-    """Draw a mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
+def draw(
+    vertices: Array,
+    faces: NDArray[np.int64],
+    one_sided: NDArray[np.bool_] | None = None,
+    config: SilhouetteConfig = DEFAULTS,
+) -> Drawing | None:
+    """Draw a mesh; return None where it reaches behind the camera.
+
+    Args:
+        vertices: [V, 3] in camera axes, m.
+        faces: [F, 3] indices of vertices.
+        one_sided: [F] faces that are never seen from behind (`io.faces.one_sided`), which saves time; None for none.
+        config: settings.
+    """
     if not vertices[:, 2].min() > config.min_depth_m:
         return None
     z = vertices[:, 2].copy()
@@ -95,12 +107,19 @@ def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = D
     corner = focal * low - config.margin_px
     width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * config.margin_px) + 1)
     x, y = focal * bearings - corner[:, None]
-    return Drawing(draw_nearness(x, y, z, faces, width, height), focal, corner)
+    sides = np.zeros(len(faces), dtype=bool) if one_sided is None else one_sided
+    return Drawing(draw_nearness(x, y, z, faces, sides, width, height), focal, corner)
 
 
 @numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
 def draw_nearness(
-    x: Array, y: Array, z: Array, faces: NDArray[np.int64], width: int, height: int
+    x: Array,
+    y: Array,
+    z: Array,
+    faces: NDArray[np.int64],
+    one_sided: NDArray[np.bool_],
+    width: int,
+    height: int,
 ) -> NDArray[np.float32]:
     """Return 1 / depth [height, width] of the nearest face at each pixel centre, zero where there is none.
 
@@ -111,6 +130,7 @@ def draw_nearness(
         y: [V] rows of the vertices, px.
         z: [V] depths of the vertices, m.
         faces: [F, 3] indices of vertices.
+        one_sided: [F] faces that are never seen from behind.
         width: columns of the image.
         height: rows of the image.
     """
@@ -120,34 +140,37 @@ def draw_nearness(
         za, zb, zc = z[a], z[b], z[c]
         if not (za > 0.0 and zb > 0.0 and zc > 0.0):
             continue
-        xa, ya = x[a], y[a]
-        ux, uy = x[b] - xa, y[b] - ya
-        vx, vy = x[c] - xa, y[c] - ya
-        area = ux * vy - uy * vx
+        xa, ya, xb, yb, xc, yc = x[a], y[a], x[b], y[b], x[c], y[c]
+        ux, uy, vx, vy = xb - xa, yb - ya, xc - xa, yc - ya
+        area = ux * vy - uy * vx  # positive from behind, as rows run downwards
         top = max(0, math.ceil(ya + min(0.0, uy, vy)))
         bottom = min(height - 1, math.floor(ya + max(0.0, uy, vy)))
-        if area == 0.0 or top > bottom:
+        if area == 0.0 or top > bottom or (area > 0.0 and one_sided[f]):
             continue
         base = 1.0 / za  # which is linear in the image
         du, dv = 1.0 / zb - base, 1.0 / zc - base
         by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
-        ends = (xa, xa + ux, xa + vx, xa)
-        rows = (ya, ya + uy, ya + vy, ya)
+        base -= by_x * xa + by_y * ya
+        if yb < ya:  # sort the corners by their rows
+            xa, ya, xb, yb = xb, yb, xa, ya
+        if yc < ya:
+            xa, ya, xc, yc = xc, yc, xa, ya
+        if yc < yb:
+            xb, yb, xc, yc = xc, yc, xb, yb
+        whole, upper, lower = _run(xa, ya, xc, yc), _run(xa, ya, xb, yb), _run(xb, yb, xc, yc)
         for row in range(top, bottom + 1):
-            left, right = math.inf, -math.inf
-            for k in range(3):
-                y0, y1 = rows[k], rows[k + 1]
-                if min(y0, y1) <= row <= max(y0, y1):
-                    if y0 == y1:
-                        left, right = min(left, ends[k], ends[k + 1]), max(right, ends[k], ends[k + 1])
-                    else:
-                        at = ends[k] + (ends[k + 1] - ends[k]) * (row - y0) / (y1 - y0)
-                        left, right = min(left, at), max(right, at)
-            if left > right:
-                continue
-            start = base + by_y * (row - ya) - by_x * xa
-            for column in range(max(0, math.ceil(left)), min(width - 1, math.floor(right)) + 1):
+            one = xa + whole * (row - ya)
+            other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
+            start = base + by_y * row
+            first, last = math.ceil(min(one, other)), math.floor(max(one, other))
+            for column in range(max(0, first), min(width - 1, last) + 1):
                 near = np.float32(start + by_x * column)
                 if near > out[row, column]:
                     out[row, column] = near
     return out
+
+
+@numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
+def _run(xa: float, ya: float, xb: float, yb: float) -> float:
+    """Return by how many columns an edge between two places runs in a row; zero within one row."""
+    return (xb - xa) / (yb - ya) if yb > ya else 0.0

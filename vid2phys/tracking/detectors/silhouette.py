@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.pose_geometry import rotation_grid
 from vid2phys.geometry import Pose, shortest_rotation
@@ -89,6 +90,7 @@ class Silhouettes:
             rotations = rotations[near.argmax(axis=1) == 0]
         distance = config.distance_radii * mesh.radius_m
         vertices, faces = _fewer_faces(mesh, config.max_faces)
+        sides = one_sided(vertices, faces)
         fine = 3 * config.size
         masks = np.zeros((len(rotations), config.size, config.size), np.float32)
         side, offset = np.empty(len(rotations)), np.empty((len(rotations), 2))
@@ -99,7 +101,7 @@ class Silhouettes:
             placed = vertices @ rotation.T
             z = placed[:, 2] + distance
             x, y = (focal * placed[:, k] / z + middle for k in (0, 1))
-            mask = (draw_nearness(x, y, z, faces, fine, fine) > 0.0).astype(np.float32)
+            mask = (draw_nearness(x, y, z, faces, sides, fine, fine) > 0.0).astype(np.float32)
             moments = cv2.moments(mask)
             if moments["m00"] < 9.0:
                 continue
