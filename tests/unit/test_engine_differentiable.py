@@ -7,8 +7,9 @@ import pytest
 import torch
 import trimesh
 
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import closed, draw, normals_of
+from vid2phys.engine.render.differentiable import draw, normals_of
 from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.engine.systems import get
 
@@ -47,7 +48,7 @@ def test_images_are_those_of_many_samples_a_pixel() -> None:
     vertices, faces = screw()
     colors = np.random.default_rng(0).uniform(size=(len(faces), 3))
     points, shades, camera = tensors(vertices, colors)
-    image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
+    image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=one_sided(vertices, faces))
     fine = rasterize(vertices, faces, K, *SIZE, supersample=24)
     seen = np.where(fine.mask[..., None], colors[fine.face_id], 0.0)
     expected = seen.reshape(SIZE[1], 24, SIZE[0], 24, 3).mean(axis=(1, 3))
@@ -68,7 +69,7 @@ def test_gradients_are_those_of_differences() -> None:
     weights, of_coverage = (torch.from_numpy(rng.normal(size=(2, SIZE[1], SIZE[0], *c))) for c in ((3,), ()))
 
     def value(points: torch.Tensor, shades: torch.Tensor) -> torch.Tensor:
-        image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
+        image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=one_sided(vertices, faces))
         return (weights * image).sum() + (of_coverage * coverage).sum()
 
     gradients = torch.autograd.grad(value(points, shades), (points, shades))
@@ -88,7 +89,7 @@ def test_faces_that_tile_leave_no_seam_and_hide_what_is_behind() -> None:
     all_faces = np.concatenate([faces, len(vertices) + np.array([[0, 1, 2], [0, 2, 3]])])
     colors = np.concatenate([np.zeros((len(faces), 1)), np.ones((2, 1))])
     points, shades, camera = tensors(both, colors)
-    sides = closed(both, all_faces)
+    sides = one_sided(both, all_faces)
     assert sides[: len(faces)].all()
     assert not sides[len(faces) :].any()
     image, coverage = draw(points, all_faces, shades, camera, *SIZE, one_sided=sides)
@@ -115,11 +116,11 @@ def test_what_is_behind_or_out_of_the_image_draws_nothing() -> None:
 def test_closed_surfaces_are_told_from_open_ones() -> None:
     box = trimesh.creation.box((1.0, 2.0, 3.0))
     split = np.asarray(box.vertices)[box.faces].reshape(-1, 3)  # every face with vertices of its own
-    assert closed(split, np.arange(36).reshape(12, 3)).all()
-    assert not closed(np.asarray(box.vertices), np.asarray(box.faces)[:-1]).any()
+    assert one_sided(split, np.arange(36).reshape(12, 3)).all()
+    assert not one_sided(np.asarray(box.vertices), np.asarray(box.faces)[:-1]).any()
     turned = np.asarray(box.faces).copy()
     turned[0] = turned[0, ::-1]
-    assert not closed(np.asarray(box.vertices), turned).any()
+    assert not one_sided(np.asarray(box.vertices), turned).any()
 
 
 def test_normals() -> None:

@@ -21,7 +21,8 @@ from experiments.gradsim.photographed import photographed
 from experiments.gradsim.shapes import shape
 from experiments.gradsim_table4_models import MODELS, TEST, Model, believing
 from experiments.test_renderer import FLOOR
-from vid2phys.engine.render.differentiable import closed, draw, normals_of
+from vid2phys.engine.closed_surfaces import one_sided
+from vid2phys.engine.render.differentiable import draw, normals_of
 from vid2phys.engine.systems.rigid_contact import RigidContact
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import check_tets, tet_volumes
@@ -121,7 +122,7 @@ def test_photographs_are_explained_by_their_own_light(monkeypatch: pytest.Monkey
         seen = world @ to_camera[:3, :3].T + to_camera[:3, 3]
         colors = torch.from_numpy(light[0]) + normals_of(world, shot.mesh.faces) @ torch.from_numpy(light[1:])
         K = torch.from_numpy(shot.camera.K).expand(len(seen), 3, 3)
-        sides = closed(shot.mesh.vertices, shot.mesh.faces)
+        sides = one_sided(shot.mesh.vertices, shot.mesh.faces)
         image, covered = draw(seen, shot.mesh.faces, colors, K, 24, 24, one_sided=sides)
         behind = torch.from_numpy(((backdrop / 255.0 + 0.055) / 1.055) ** 2.4)
         frames = encode_srgb(image + (1.0 - covered[..., None]) * behind)

@@ -16,8 +16,9 @@ from experiments.gradsim.result_cache import Cell, filled, missing_note
 from experiments.gradsim.shapes import NAMES, RADIUS_M, shape
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, draw
 from vid2phys.engine.render.surface_colors import interpolated, textured
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
@@ -57,7 +58,7 @@ def paint_of(kind: str, mesh: Mesh) -> FragmentColors:
 @pytest.mark.parametrize("kind", ["vertices", "solid", "texture"])
 def test_painted_images_have_the_gradients_of_differences(kind: str) -> None:
     mesh, rng = wedge(), np.random.default_rng(2)
-    texture, sides = paint_of(kind, mesh), closed(mesh.vertices, mesh.faces)
+    texture, sides = paint_of(kind, mesh), one_sided(mesh.vertices, mesh.faces)
     points = torch.from_numpy(mesh.vertices)[None].requires_grad_()
     weights = torch.from_numpy(rng.normal(size=(1, SIZE[1], SIZE[0], 3)))
 
@@ -272,7 +273,7 @@ def test_a_descent_keeps_the_best_and_its_bounds() -> None:
 def test_shapes_are_closed_and_small(name: str) -> None:
     mesh = shape(name)
     assert len(mesh.vertices) <= 250
-    assert closed(mesh.vertices, mesh.faces).all()
+    assert one_sided(mesh.vertices, mesh.faces).all()
     assert np.linalg.norm(mesh.vertices, axis=1).max() == pytest.approx(RADIUS_M)
     corners = mesh.vertices[mesh.faces]
     assert np.linalg.det(corners).sum() > 0.0  # outside is outside

@@ -17,7 +17,9 @@ import math
 import numba
 import numpy as np
 
-compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
+with_memory = numba.njit(cache=True, error_model="numpy", nogil=True)
+# Without the reference counts of arrays, which take half of the time. Such a function must not make an array.
+compiled = numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)
 # columns of the parameters of a rollout
 MU, RESTITUTION, ROLLING, GRAVITY, DOWN, NORMAL, OFFSET, INERTIA = (
     0,
@@ -42,8 +44,23 @@ _SOFT, _PASSES = 1e-2, 4  # share of an impulse by which a point gives way, and 
 _ROUNDS, _SWEEPS, _NEWTONS = 20, 5, 6
 _MOST_EVENTS = 400  # in an interval
 _SLIDES = 0.98  # share of the largest friction from which on a body slides
-_STILL = 1e-7  # m/s below which a body that touches stays as it is
+_STILL = 1e-3  # m/s below which a body that touches stays as it is
 _SINK = 0.2  # share of a penetration that a step takes back
+
+
+@compiled
+def _copy(values, out):
+    """Fill `out` [N] with values [N]; a loop, as the assignment of slices takes memory."""
+    for i in range(len(values)):
+        out[i] = values[i]
+
+
+@compiled
+def _copy_rows(values, count, out):
+    """Fill the first `count` rows of `out` [N, 3] with those of values [N, 3]."""
+    for i in range(count):
+        for k in range(3):
+            out[i, k] = values[i, k]
 
 
 @compiled
@@ -129,7 +146,7 @@ def _solve(work, count, mu, passes):
                 across += yielding
         weights[c, 1] = weights[c, 2] = 1.0 / (across - 1.0)  # the larger of two eigenvalues, each is 1 at least
     for _ in range(passes):
-        before[:count] = impulses[:count]
+        _copy_rows(impulses, count, before)
         _settle(work, count, mu)
 
 
@@ -137,7 +154,7 @@ def _solve(work, count, mu, passes):
 def _settle(work, count, mu):
     """Solve for velocities and impulses by sweeps, and by Newton's method where it is nearer than they are."""
     v, _, _, _, _, impulses, _, newton = work
-    steps, v_before, before = newton[0][:count], newton[4], newton[5][:count]
+    steps, v_before, before = newton[0], newton[4], newton[5]
     for _ in range(_ROUNDS):
         for _ in range(_SWEEPS):
             left = _sweep(work, count, mu, True)
@@ -145,7 +162,8 @@ def _settle(work, count, mu):
                 return
         left = _sweep(work, count, mu, False)
         for _ in range(_NEWTONS):
-            v_before[:], before[:] = v, impulses[:count]
+            _copy(v, v_before)
+            _copy_rows(impulses, count, before)
             _newton(work, count, mu)
             for c in range(count):
                 _push(work, c, max(steps[c, 0], -impulses[c, 0]), steps[c, 1], steps[c, 2])
@@ -153,7 +171,8 @@ def _settle(work, count, mu):
             if after < _SETTLED:
                 return
             if not after < left:
-                v[:], impulses[:count] = v_before, before
+                _copy(v_before, v)
+                _copy_rows(before, count, impulses)
                 break
             left = after
 
@@ -204,7 +223,9 @@ def _newton(work, count, mu):
     for c in range(count):
         n, s, t = _asked(work, c)
         if n <= 0.0:
-            steps[c], by_v[c] = -impulses[c], 0.0
+            by_v[c] = 0.0
+            for a in range(3):
+                steps[c, a] = -impulses[c, a]
         else:
             length, most = math.sqrt(s * s + t * t), mu * n
             steps[c, 0] = (n - impulses[c, 0]) / _SOFT
@@ -404,7 +425,7 @@ def _rebound(state, touching, count, points, radius, p, frame, slack, work, even
     events[APPROACH] = max(events[APPROACH], fastest)
 
 
-@compiled
+@with_memory
 def _frame_of(normal):
     """Return the normal of the plane and two axes across it, [3, 3]."""
     out = np.zeros((3, 3))
@@ -431,7 +452,7 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
         h = min(left, _FLIGHT_S)
         if least > (speed + p[GRAVITY] * h) * h:  # nothing can touch
             _fly(state, h, g, p[INERTIA], trial)
-            state[:] = trial
+            _copy(trial, state)
             done += h
             continue
         h = min(left, _CONTACT_S)
@@ -448,7 +469,7 @@ def _interval(state, length, points, reach, radius, p, g, frame, slack, work, li
             happened += 1
         stops = happened < _MOST_EVENTS
         h, rests = _until_touch(state, h, found, stops, points, reach, radius, p, g, frame, slack[3], work, lists)
-        state[:] = trial
+        _copy(trial, state)
         done += h
         if rests:
             events[SLIDING] += idle[SLIDING]
@@ -514,7 +535,7 @@ def _hits(state, touching, count, points, radius, p, frame, work):
     return least < -_SLOW_M_S
 
 
-@compiled
+@with_memory
 def rollouts(starts, lengths_s, points, radius, parameters, slack, states, events):
     """Fill states [B, F, 13] and events [B, F - 1, EVENTS] from starts [B, 13].
 
