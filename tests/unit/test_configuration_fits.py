@@ -76,7 +76,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def frame(search: Any, ratio: Any = None) -> FrameFit:
-    solid: Any = SimpleNamespace(mesh=SimpleNamespace(faces="faces"))
+    solid: Any = SimpleNamespace(draw=lambda vertices: None if vertices[0] < -1.0 else (vertices, "faces"))
     given: Any = np.zeros((30, 60), np.float32) if ratio is None else ratio
     return FrameFit(np.zeros((30, 60, 3), np.uint8), given, search, solid)
 

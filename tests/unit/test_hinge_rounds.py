@@ -202,7 +202,8 @@ def test_lines_across_the_foreground_share_its_unknown_width(monkeypatch: pytest
         pixels=np.zeros((40, 2)), normals=None, size_px=50.0, points=np.zeros((40, 3)), along=np.zeros((40, 2))
     )
     images = unseen(FRAMES)
-    vars(images).update(camera=None, solid=SimpleNamespace(mesh=SimpleNamespace(vertices=np.zeros((3, 3)), faces=None)))
+    mesh = SimpleNamespace(vertices=np.zeros((3, 3)))
+    vars(images).update(camera=None, solid=SimpleNamespace(mesh=mesh, draw=lambda _: SimpleNamespace()))
     seen = SimpleNamespace(
         log_ratio=None,
         config=SimpleNamespace(min_lines=8, min_size_px=20.0, min_reach_px=3.0, steps=9, correlated_px=2.0),
@@ -221,7 +222,7 @@ def test_lines_across_the_foreground_share_its_unknown_width(monkeypatch: pytest
         return np.full(40, 0.5), np.full(40, 2.0)
 
     for name, stand_in in (
-        ("draw", lambda *_: SimpleNamespace()), ("occluding_contour", lambda *_: lines), ("edge_places", places),
+        ("occluding_contour", lambda *_: lines), ("edge_places", places),
         ("variance_level", lambda *_: (3.0, same)), ("slopes", lambda *_: np.full((40, 6), 7.0)),
         ("normal_equations", normal),
     ):  # fmt: skip

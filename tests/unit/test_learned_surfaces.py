@@ -16,8 +16,8 @@ from vid2phys.tracking.learned_surfaces import LearnedSurfaces, LearnedSurfacesC
 
 SQUARE = np.array([[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]])
 FACES = np.array([[0, 1, 2], [0, 2, 3]])
-FLAT = Textured(SQUARE, FACES, np.zeros(2, dtype=np.int64))
-BENT = Textured(SQUARE + np.array([[0.0, 0.0, 3.0], [0.0] * 3, [0.0, 0.0, 3.0], [0.0] * 3]), FACES, FLAT.part)
+FLAT = Textured(SQUARE, FACES, np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.bool_))
+BENT = replace(FLAT, vertices=SQUARE + np.array([[0.0, 0.0, 3.0], [0.0] * 3, [0.0, 0.0, 3.0], [0.0] * 3]))
 ROWS = np.array([3, 5, 8, 13, 21])
 POSES = Pose(np.tile(np.eye(3), (5, 1, 1)), np.stack([0.1 * ROWS, 0.0 * ROWS, 2.0 + 0.0 * ROWS], axis=1))
 FRAMES: Any = {i: f"frame {i}" for i in ROWS.tolist()}

@@ -9,6 +9,7 @@ import pytest
 import trimesh
 
 from tests.moving_box import CAMERA, box_mesh
+from vid2phys.engine.closed_surfaces import one_sided
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec
@@ -56,7 +57,9 @@ def test_shares_are_means_over_finer_pixels(shift: Array) -> None:
     part, tint = np.arange(len(faces)) % 3, np.random.default_rng(0).random((len(faces), 3))
     given = project(CAMERA, vertices), 1.0 / vertices[:, 2], faces
     width, height = CAMERA.width, CAMERA.height
-    found = _averaged(*given, part, tint, (3, height, width), 3)
+    sides = one_sided(vertices, faces)
+    assert sides.all(), "half of the faces are turned away"
+    found = _averaged(*given, part, sides, tint, (3, height, width), 3)
     each = (
         face_labels(*given, width, height, 3)
         .reshape(height, 3, width, 3)
@@ -70,7 +73,7 @@ def test_shares_are_means_over_finer_pixels(shift: Array) -> None:
         assert (np.abs(found[p] - expected) > 1e-5).mean() < 1e-3, "finer pixels on an edge"
     colors = np.where((each >= 0)[..., None], tint[each], 0.0).mean(axis=2)
     assert (np.abs(found[3:] - np.moveaxis(colors, -1, 0)) > 1e-5).mean() < 1e-3
-    plain = _averaged(*given, part, np.zeros((0, 3)), (3, height, width), 3)
+    plain = _averaged(*given, part, ~sides, np.zeros((0, 3)), (3, height, width), 3)
     np.testing.assert_array_equal(plain, found[:3])
 
 
@@ -78,7 +81,7 @@ def test_shares_of_parts_sum_to_the_coverage() -> None:
     vertices = POSE.apply(MESH.vertices)
     part, box = np.repeat(np.arange(6), 2), box_around(vertices, CAMERA, MORE_PX)
     assert box is not None
-    found = _shares(vertices, MESH.faces, part, CAMERA, box, 6)
+    found = _shares(vertices, (MESH.faces, part, np.zeros(12, bool)), CAMERA, box, 6)
     left, top, width, height = box
     assert found.shape == (6, height, width)
     cover = rasterize_camera(vertices, MESH.faces, CAMERA, 5).coverage[top : top + height, left : left + width]

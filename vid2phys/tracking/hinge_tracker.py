@@ -329,7 +329,7 @@ class HingeImages:
         """Return what lines across the contour of the foreground state about a pose. reach: in sizes of the body."""
         seen = self._seen(i)
         config = seen.config
-        drawing = seen.solid.draw(pose.apply(seen.solid.mesh.vertices))
+        drawing = self.solid.draw(pose.apply(self.solid.mesh.vertices))
         contour = None if drawing is None else occluding_contour(drawing, self.camera)
         if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
             return None

@@ -82,10 +82,11 @@ class Solid:
 
     def draw(self, vertices: Array) -> Drawing | None:
         """Draw the mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
-        return draw(vertices, self.mesh.faces, self._one_sided)
+        return draw(vertices, self.mesh.faces, self.one_sided)
 
     @cached_property
-    def _one_sided(self) -> NDArray[np.bool_]:
+    def one_sided(self) -> NDArray[np.bool_]:
+        """Which faces [F] are never seen from behind."""
         return one_sided(self.mesh.vertices, self.mesh.faces)
 
     @cached_property

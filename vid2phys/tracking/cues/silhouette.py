@@ -157,7 +157,11 @@ def draw_nearness(
             xa, ya, xc, yc = xc, yc, xa, ya
         if yc < yb:
             xb, yb, xc, yc = xc, yc, xb, yb
-        whole, upper, lower = _run(xa, ya, xc, yc), _run(xa, ya, xb, yb), _run(xb, yb, xc, yc)
+        whole, upper, lower = (
+            columns_per_row(xa, ya, xc, yc),
+            columns_per_row(xa, ya, xb, yb),
+            columns_per_row(xb, yb, xc, yc),
+        )
         for row in range(top, bottom + 1):
             one = xa + whole * (row - ya)
             other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
@@ -171,6 +175,6 @@ def draw_nearness(
 
 
 @numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
-def _run(xa: float, ya: float, xb: float, yb: float) -> float:
-    """Return by how many columns an edge between two places runs in a row; zero within one row."""
+def columns_per_row(xa: float, ya: float, xb: float, yb: float) -> float:
+    """Return by how many columns an edge from one place to another, below it, runs in a row; zero within one row."""
     return (xb - xa) / (yb - ya) if yb > ya else 0.0

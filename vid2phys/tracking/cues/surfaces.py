@@ -30,6 +30,7 @@ from vid2phys.geometry import Pose
 from vid2phys.io.faces import face_areas
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import linear
+from vid2phys.tracking.cues.silhouette import columns_per_row
 from vid2phys.types import Array, Camera, Mesh
 
 
@@ -95,9 +96,10 @@ class Backdrop:
         poses, which may be off, have the body.
         """
         shown = np.stack([linear(frame) for frame in frames])
-        part, whole = np.zeros(len(mesh.faces), dtype=np.int64), (0, 0, camera.width, camera.height)
+        whole, count = (0, 0, camera.width, camera.height), len(mesh.faces)
+        faces = mesh.faces, np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
         for k, image in enumerate(shown):
-            body = _shares(poses[k].apply(mesh.vertices), mesh.faces, part, camera, whole, 1)[0] > 0.0
+            body = _shares(poses[k].apply(mesh.vertices), faces, camera, whole, 1)[0] > 0.0
             image[_grown(body, margin_px) & _grown(~unlike[k], 1)] = np.nan
         count = np.isfinite(shown[..., 0]).sum(axis=0)
         known = count >= _LEAST_SEEN
@@ -114,12 +116,14 @@ class Textured:
         vertices: [V, 3] m.
         faces: [F, 3].
         part: [F] smooth part of each face, 0 to P - 1.
+        one_sided: [F] faces that are never seen from behind.
         tint: [F, 3] colour over that of the part; None for a plain body.
     """
 
     vertices: Array
     faces: NDArray[np.int64]
     part: NDArray[np.int64]
+    one_sided: NDArray[np.bool_]
     tint: Array | None = None
 
     @property
@@ -135,7 +139,7 @@ class Textured:
     def of(solid: Solid) -> Textured:
         """Return a plain body."""
         part = np.unique(solid.smooth_parts, return_inverse=True)[1]
-        return Textured(solid.mesh.vertices, solid.mesh.faces, part)
+        return Textured(solid.mesh.vertices, solid.mesh.faces, part, solid.one_sided)
 
     def textured(
         self, frames: Sequence[NDArray[np.uint8]], camera: Camera, poses: Pose, config: SurfacesConfig = DEFAULTS
@@ -149,7 +153,8 @@ class Textured:
         vertices, faces, index = trimesh.remesh.subdivide_to_size(
             self.vertices, self.faces, edge, max_iter=20, return_index=True
         )
-        small = Textured(np.asarray(vertices), np.asarray(faces, np.int64), self.part[index])
+        of_face = self.part[index], self.one_sided[index]
+        small = Textured(np.asarray(vertices), np.asarray(faces, np.int64), *of_face)
         tint = np.ones((len(faces), 3))
         shown = [small._inside(frame, camera, poses[k], config) for k, frame in enumerate(frames)]
         for _ in range(3):
@@ -234,8 +239,8 @@ def pose_model(
     if box is None:
         return None
     parts = int(textured.part.max()) + 1
-    faces = textured.faces, textured.part
-    whole = _shares(vertices, *faces, camera, box, parts, config, textured.tint)
+    faces = textured.faces, textured.part, textured.one_sided
+    whole = _shares(vertices, faces, camera, box, parts, config, textured.tint)
     areas = whole[:parts].sum(axis=(1, 2))
     seen_parts = np.flatnonzero(areas > 1.0)
     share, areas = whole[seen_parts], areas[seen_parts]
@@ -261,13 +266,13 @@ def pose_model(
         tint = (textured.tint - 1.0) * usual[textured.part]
         tinted = range(parts, parts + 3)
         shown += tinted
-        drawn = _shares(vertices, *faces, camera, box, parts, config, tint)
+        drawn = _shares(vertices, faces, camera, box, parts, config, tint)
         target = target - _taken(drawn, tinted, pixels).T
     steps = np.zeros((0, 6)) if gain_only else _steps(pose, vertices, camera, config)
     slopes = np.empty((len(steps), len(shown), len(seen)))
     for k, step in enumerate(steps):
         ahead, back = (
-            _shares(pose.retract(s * step).apply(textured.vertices), *faces, camera, box, parts, config, tint)
+            _shares(pose.retract(s * step).apply(textured.vertices), faces, camera, box, parts, config, tint)
             for s in (1.0, -1.0)
         )
         slopes[k] = _taken(ahead, shown, pixels) - _taken(back, shown, pixels)
@@ -380,8 +385,7 @@ def box_around(vertices: Array, camera: Camera, more_px: int) -> tuple[int, int,
 
 def _shares(
     vertices: Array,
-    faces: NDArray[np.int64],
-    part: NDArray[np.int64],
+    faces: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]],
     camera: Camera,
     box: tuple[int, int, int, int],
     count: int,
@@ -390,13 +394,14 @@ def _shares(
 ) -> NDArray[np.float32]:
     """Return the share of each part in the pixels of a rectangle, [P, h, w], through the lens.
 
-    tint: [F, 3] of the faces; its three means over the pixels follow, [P + 3, h, w].
+    faces: [F, 3] of vertices [V, 3], their parts [F], and which of them are never seen from behind [F]. tint: [F, 3] of
+        the faces; its three means over the pixels follow, [P + 3, h, w].
     """
     import cv2
 
     pixels = project(camera, vertices) - np.array(box[:2])
     size, colors = (count, box[3], box[2]), np.zeros((0, 3)) if tint is None else tint
-    drawn = _averaged(pixels, 1.0 / vertices[:, 2], faces, part, colors, size, config.supersample)
+    drawn = _averaged(pixels, 1.0 / vertices[:, 2], *faces, colors, size, config.supersample)
     for k in range(len(drawn)):
         if drawn[k].any():
             drawn[k] = cv2.GaussianBlur(drawn[k], (0, 0), config.blur_px)
@@ -442,7 +447,7 @@ def _fill(
     rows, columns = label.shape
     half = 0.5 * (supersample - 1)
     least, most = columns, -1
-    a, b, c = faces[f]
+    a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
     xa, ya = supersample * pixels[a, 0] + half, supersample * pixels[a, 1] + half - first
     ux, uy = supersample * pixels[b, 0] + half - xa, supersample * pixels[b, 1] + half - first - ya
     vx, vy = supersample * pixels[c, 0] + half - xa, supersample * pixels[c, 1] + half - first - ya
@@ -451,21 +456,28 @@ def _fill(
         return least, most
     base, du, dv = nearness[a], nearness[b] - nearness[a], nearness[c] - nearness[a]
     by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
-    for row in range(max(0, math.ceil(ya + min(0.0, uy, vy))), min(rows - 1, math.floor(ya + max(0.0, uy, vy))) + 1):
-        y, left, right = row - ya, math.inf, -math.inf
-        for x0, y0, x1, y1 in ((0.0, 0.0, ux, uy), (ux, uy, vx, vy), (vx, vy, 0.0, 0.0)):
-            if min(y0, y1) <= y <= max(y0, y1):
-                if y0 == y1:
-                    left, right = min(left, x0, x1), max(right, x0, x1)
-                else:
-                    x = x0 + (x1 - x0) * (y - y0) / (y1 - y0)
-                    left, right = min(left, x), max(right, x)
-        if left > right:
-            continue
-        begin, end = max(0, math.ceil(xa + left)), min(columns - 1, math.floor(xa + right))
+    top, bottom = max(0, math.ceil(ya + min(0.0, uy, vy))), min(rows - 1, math.floor(ya + max(0.0, uy, vy)))
+    base -= by_x * xa + by_y * ya
+    xb, yb, xc, yc = xa + ux, ya + uy, xa + vx, ya + vy
+    if yb < ya:  # sort the corners by their rows
+        xa, ya, xb, yb = xb, yb, xa, ya
+    if yc < ya:
+        xa, ya, xc, yc = xc, yc, xa, ya
+    if yc < yb:
+        xb, yb, xc, yc = xc, yc, xb, yb
+    whole, upper, lower = (
+        columns_per_row(xa, ya, xc, yc),
+        columns_per_row(xa, ya, xb, yb),
+        columns_per_row(xb, yb, xc, yc),
+    )
+    for row in range(top, bottom + 1):
+        one = xa + whole * (row - ya)
+        other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
+        begin, end = max(0, math.ceil(min(one, other))), min(columns - 1, math.floor(max(one, other)))
         least, most = min(least, begin), max(most, end)
+        start = base + by_y * row
         for column in range(begin, end + 1):
-            value = np.float32(base + by_y * y + by_x * (column - xa))
+            value = np.float32(start + by_x * column)
             if value > near[row, column]:
                 near[row, column], label[row, column] = value, f
     return least, most
@@ -477,6 +489,7 @@ def _averaged(
     nearness: Array,
     faces: NDArray[np.int64],
     part: NDArray[np.int64],
+    one_sided: NDArray[np.bool_],
     tint: Array,
     size: tuple[int, int, int],
     supersample: int,
@@ -490,6 +503,7 @@ def _averaged(
         nearness: [V] 1 / depth, 1/m.
         faces: [F, 3] indices of vertices.
         part: [F] of the faces.
+        one_sided: [F] faces that are never seen from behind.
         tint: [F, 3], or [0, 3].
         size: number of parts P, height and width.
         supersample: finer pixels along each side of a pixel.
@@ -499,7 +513,7 @@ def _averaged(
     out = np.zeros((count + 3 * textured, height, width), np.float32)
     near = np.zeros((supersample, width * supersample), np.float32)
     label = np.full(near.shape, -1, np.int32)
-    order, last, begins = _by_row(pixels, faces, height)
+    order, last, begins = _by_row(pixels, faces, one_sided, height)
     active, used = np.empty(len(faces), np.int64), 0
     for y in range(height):
         kept = 0
@@ -533,21 +547,30 @@ def _averaged(
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def _by_row(
-    pixels: Array, faces: NDArray[np.int64], height: int
+    pixels: Array, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], height: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return faces [F] by their first row of pixels, the last row [F] of each, and where each row begins, [h + 1]."""
+    """Return faces by their first row of pixels, the last row [F] of each, and where each row begins, [h + 1].
+
+    Faces that are seen from behind and never seen so are left out.
+    """
     first, last = np.empty(len(faces), np.int64), np.empty(len(faces), np.int64)
     begins = np.zeros(height + 1, np.int64)
     for f in range(len(faces)):
-        ys = pixels[faces[f, 0], 1], pixels[faces[f, 1], 1], pixels[faces[f, 2], 1]
+        a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
+        ys = pixels[a, 1], pixels[b, 1], pixels[c, 1]
+        across = (pixels[b, 0] - pixels[a, 0]) * (ys[2] - ys[0]) - (ys[1] - ys[0]) * (pixels[c, 0] - pixels[a, 0])
+        if across > 0.0 and one_sided[f]:
+            first[f] = -1
+            continue
         first[f] = min(max(math.floor(min(ys)), 0), height - 1)
         last[f] = min(math.ceil(max(ys)), height)
         begins[first[f] + 1] += 1
     begins = np.cumsum(begins)
     order, filled = np.empty(len(faces), np.int64), begins.copy()
     for f in range(len(faces)):
-        order[filled[first[f]]] = f
-        filled[first[f]] += 1
+        if first[f] >= 0:
+            order[filled[first[f]]] = f
+            filled[first[f]] += 1
     return order, last, begins
 
 
