@@ -180,16 +180,13 @@ def _along_creases(
         faces [N, 2, 3] of any length.
     """
     count = len(edges)
-    normals, length = np.empty((count, 2, 3)), np.zeros(count)
+    length = np.zeros(count)
     for e in range(count):
-        a, b = vertices[edges[e, 0]], vertices[edges[e, 1]]
-        facing = True
-        for f in range(2):
-            corner = vertices[faces[e, f, 0]]
-            normals[e, f] = np.cross(vertices[faces[e, f, 1]] - corner, vertices[faces[e, f, 2]] - corner)
-            facing &= (normals[e, f] * a).sum() < 0.0
-        if facing:
-            length[e] = focal * math.hypot(b[0] / b[2] - a[0] / a[2], b[1] / b[2] - a[1] / a[2])
+        a, b = edges[e]
+        if _faces_camera(vertices, faces[e, 0], a) and _faces_camera(vertices, faces[e, 1], a):
+            z, far = vertices[a, 2], vertices[b, 2]
+            across = vertices[b, 0] / far - vertices[a, 0] / z, vertices[b, 1] / far - vertices[a, 1] / z
+            length[e] = focal * math.hypot(*across)
     total = length.sum()
     spacing = max(total / most, 1.0)
     number = math.ceil(min(most, total) - 0.5) if total >= 1.0 else 0
@@ -208,8 +205,26 @@ def _along_creases(
             at[i, k] = a[k] / a[2] + share * run[i, k]
         depth = 1.0 / (1.0 / a[2] + share * (1.0 / b[2] - 1.0 / a[2]))  # its inverse is linear in the image
         points[i, 0], points[i, 1], points[i, 2] = at[i, 0] * depth, at[i, 1] * depth, depth
-        of_faces[i] = normals[e]
+        for f in range(2):
+            of_faces[i, f] = _normal(vertices, faces[e, f])
     return at, run, points, of_faces
+
+
+@_compiled
+def _normal(vertices: Array, face: NDArray[np.int64]) -> tuple[float, float, float]:
+    """Return the normal of a face, of any length."""
+    a, b, c = face
+    x, y, z = vertices[a, 0], vertices[a, 1], vertices[a, 2]
+    p, q, r = vertices[b, 0] - x, vertices[b, 1] - y, vertices[b, 2] - z
+    u, v, w = vertices[c, 0] - x, vertices[c, 1] - y, vertices[c, 2] - z
+    return q * w - r * v, r * u - p * w, p * v - q * u
+
+
+@_compiled
+def _faces_camera(vertices: Array, face: NDArray[np.int64], corner: int) -> bool:
+    """Return whether a face is turned to the camera; corner: index of a vertex in its plane."""
+    x, y, z = _normal(vertices, face)
+    return x * vertices[corner, 0] + y * vertices[corner, 1] + z * vertices[corner, 2] < 0.0
 
 
 @_compiled
