@@ -1,9 +1,10 @@
-"""Four sets of throws with drawn friction and restitution: plain and patterned bodies.
+"""Five sets of throws with drawn friction and restitution: plain and patterned bodies.
 
 Appearance, light, camera, throw, friction (0.1 to 0.7) and restitution (0.1 to 0.6) of each clip follow from its seed.
 `benchmarks.identify --untrained --clips DIR` and `benchmarks.throw_clips --clips DIR` judge the tool by these clips.
 The ground of the tracker and the fit of impacts were worked on with the first two sets, so that these judge less.
 `last_throws` were drawn after both. `fresh_throws` came later, and showed that a body at rest was taken for background.
+`later_throws` were drawn after all work on these.
 """
 
 from __future__ import annotations
@@ -61,6 +62,17 @@ _FRESH: _Bodies = {
     "box_plain": ("box", (0.12, 0.08, 0.05), "plain"),
 }
 
+_LATER: _Bodies = {
+    "box_wood": ("box", (0.12, 0.07, 0.06), "wood"),
+    "box_stripes": ("box", (0.13, 0.09, 0.04), "stripes"),
+    "cube_dots": ("box", (0.065, 0.065, 0.065), "dots"),
+    "l_noise": ("l_shape", (0.12, 0.08, 0.035, 0.045), "noise"),
+    "l_plain": ("l_shape", (0.14, 0.11, 0.03, 0.03), "plain"),
+    "bracket_cells": ("bracket", (0.12, 40.0), "cells"),
+    "can_wood": ("cylinder", (0.07, 0.12), "wood"),
+    "box_plain": ("box", (0.09, 0.07, 0.07), "plain"),
+}
+
 
 def _split(split: str, bodies: _Bodies, seed: int) -> dict[str, Spec]:
     """Return the clips of a split by name."""
@@ -95,4 +107,5 @@ DRAWN_THROWS = {
     **_split("more_throws", _MORE, 20261130),
     **_split("last_throws", _LAST, 20261201),
     **_split("fresh_throws", _FRESH, 555777),
+    **_split("later_throws", _LATER, 818283),
 }

@@ -49,7 +49,7 @@ from vid2phys.solvers.impacts import (
     _sharpened,
     concluded,
 )
-from vid2phys.solvers.impulses import impulses_of
+from vid2phys.solvers.impulses import impulses_of, time_stds
 from vid2phys.solvers.least_squares import Settings, minimize
 from vid2phys.types import Array
 
@@ -412,6 +412,29 @@ def test_impulses_have_the_errors_of_moved_rollouts(problem: ImpactProblem, moti
     slope = np.array(by_unknowns) / 2e-6 @ axes.T
     stds = impulses_of(*given, states, slopes, covariance)[1]
     np.testing.assert_allclose(stds[k], np.sqrt(np.diagonal(slope.T @ covariance @ slope)), rtol=0.01)
+
+
+def test_times_of_impacts_have_the_errors_of_moved_rollouts(problem: ImpactProblem, motion: Motion) -> None:
+    """Errors are differences of whole rollouts; intervals without an impact have none."""
+    _, normal, active, states, slopes = problem.equations(motion)
+    covariance, times = covariance_of(normal), problem.rolled(motion)[2].time_s[0]
+    found = time_stds(problem, motion, states, slopes, covariance)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(times))
+    for k in np.flatnonzero(np.isfinite(times))[:2]:
+        by_unknowns = np.array(
+            [
+                np.subtract(
+                    *(
+                        problem.rolled(problem.moved(motion, sign * move, active))[2].time_s[0, k]
+                        for sign in (1.0, -1.0)
+                    )
+                )
+                for move in 1e-6 * np.eye(len(covariance))
+            ]
+        )
+        by_unknowns /= 2e-6
+        assert 1e-6 < found[k] < 0.01
+        np.testing.assert_allclose(found[k], np.sqrt(by_unknowns @ covariance @ by_unknowns), rtol=0.02)
 
 
 def test_impulses_are_those_of_the_law(problem: ImpactProblem) -> None:

@@ -219,7 +219,7 @@ def test_widths_name_the_parts_of_an_interval() -> None:
 
 
 def test_impacts_are_rows_with_bounds() -> None:
-    hit = {"time_s": 0.18, "approach_m_s": 2.0, "count": 2}
+    hit = {"time_s": 0.18, "time_std_s": 0.0005, "approach_m_s": 2.0, "count": 2}
     impulses = {"normal_impulse_m_s": 3.0, "normal_impulse_std_m_s": 0.1}
     impulses |= {"friction_impulse_m_s": 1.0, "friction_impulse_std_m_s": 0.05}
-    assert _impact_rows([hit | impulses]) == [("0.180", "2.00", "3.000 ± 0.196", "1.000 ± 0.098", "2")]
+    assert _impact_rows([hit | impulses]) == [("0.1800 ± 0.0010", "2.00", "3.000 ± 0.196", "1.000 ± 0.098", "2")]

@@ -184,7 +184,7 @@ def _impact_rows(impacts: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]
     """Return the impacts that `result.json` lists as cells: time, approach, both impulses with 95 % bounds, count."""
     return [
         (
-            f"{each['time_s']:.3f}",
+            f"{each['time_s']:.4f} ± {BAND * each['time_std_s']:.4f}",
             f"{each['approach_m_s']:.2f}",
             *(
                 f"{each[f'{name}_impulse_m_s']:.3f} ± {BAND * each[f'{name}_impulse_std_m_s']:.3f}"

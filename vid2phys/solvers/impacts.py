@@ -35,7 +35,7 @@ from vid2phys.solvers.impact_problem import (
 )
 from vid2phys.solvers.impact_rejoining import End
 from vid2phys.solvers.impact_search import best_of, is_apart, search
-from vid2phys.solvers.impulses import impulses_of
+from vid2phys.solvers.impulses import impulses_of, time_stds
 from vid2phys.solvers.interval_parts import LAW_OF_IMPACT, MISFIT, OTHER_MINIMA, PRIOR, of_measurements
 from vid2phys.solvers.intervals import between_ends
 from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings
@@ -60,9 +60,9 @@ class Fitted:
 
     problem: whose minimum it is. states: [F, 13]. contacts: [1, F - 1]. covariance: [P, P] of theta. unknown: which of
     theta the clip does not determine. state_covariance: [F, 12, 12]. impulses, impulse_stds: [F - 1, 2] m/s, along the
-    normal and along the plane. weights: [G] of the poses. misfit: of the poses, root mean square in standard
-    deviations. least_friction: the least mu that explains the clip (95 %), where it only has such a bound. parts: what
-    the diagonal of the covariance is made of, [P] each (`interval_parts`).
+    normal and along the plane. time_stds: [F - 1] of the times of impacts, s. weights: [G] of the poses. misfit: of the
+    poses, root mean square in standard deviations. least_friction: the least mu that explains the clip (95 %), where it
+    only has such a bound. parts: what the diagonal of the covariance is made of, [P] each (`interval_parts`).
     """
 
     problem: ImpactProblem
@@ -73,6 +73,7 @@ class Fitted:
     state_covariance: Array
     impulses: Array
     impulse_stds: Array
+    time_stds: Array
     weights: Array
     minimum: Minimum[Motion]
     misfit: float
@@ -162,7 +163,8 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
         unknown.append("mu")
     bounded = "mu" in unknown and touches and not is_apart(whole)  # a motion in parts bounds nothing
     of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
-    given = parameters, states, contacts, of_theta, of_states, *of_impulses
+    of_times = time_stds(whole, motion, states, slopes, covariance)
+    given = parameters, states, contacts, of_theta, of_states, *of_impulses, of_times
     least = _least_friction(whole, minimum) if bounded else None
     if least is not None:
         least = min(least, _used_friction(contacts, of_impulses[0]))

@@ -1,4 +1,4 @@
-"""Impulses of a fitted motion over a plane, with their standard deviations.
+"""Impulses and times of the impacts of a fitted motion over a plane, with their standard deviations.
 
 An impulse per kilogram is the change of the velocity of the centre of mass, without that by gravity.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.solvers.impact_problem import AXES, SIZE, ImpactProblem, Motion
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _LEAST_M_S = 1e-12  # change of velocity along the plane that has a direction
 _STEP = 1e-4  # of central differences of the velocity, rad and m/s
+_STEP_S = 1e-4  # of the difference that gives the speed of an impact
+_FAR_M = 1e3  # by which the plane is lowered to see where a body flies on
 
 
 def impulses_of(
@@ -44,6 +47,47 @@ def impulses_of(
     by_unknowns = axes @ by_unknowns
     variance = np.einsum("fau,uv,fav->fa", by_unknowns, covariance, by_unknowns, optimize=True)
     return np.einsum("fax,fx->fa", axes, impulse), np.sqrt(variance)
+
+
+def time_stds(whole: ImpactProblem, motion: Motion, states: Array, slopes: Array, covariance: Array) -> Array:
+    """Return the standard deviation [F - 1] of the time of the first impact in each interval, s; NaN without one.
+
+    The body touches the plane later by the error of its least height over the speed at which that shrinks.
+
+    Args:
+        whole: the problem.
+        motion: its minimum.
+        states: [F, 13] of the frames.
+        slopes: [F, 12, U], derivatives of the states in their tangent spaces by all unknowns.
+        covariance: [U, U] of the unknowns.
+    """
+    system, theta = whole.system, motion.theta
+    time_s = whole.rolled(motion)[2].time_s[0]
+    hit = np.flatnonzero(np.isfinite(time_s))
+    starts, flown_s = states[hit], time_s[hit]
+
+    def heights(starts: Array, flown_s: Array, theta: Array) -> Array:
+        """Return the heights [N] of the lowest points after flights that nothing stops."""
+        vector = whole.vectors(theta[None])[0]
+        without = vector.copy()
+        without[system.parameters().names.index("ground_height")] -= _FAR_M
+        vectors, slack = np.tile(without, (len(starts), 1)), np.zeros((len(starts), 1, AXES))
+        flown = system.rollouts(starts, flown_s[:, None], vectors, slack)[0][:, 1]
+        return system.clearance_m(flown, vector)
+
+    by_state = np.empty((len(hit), SIZE))
+    for k, move in enumerate(_STEP * np.eye(SIZE)):
+        there, back = (heights(system.retract(starts, sign * move), flown_s, theta) for sign in (1.0, -1.0))
+        by_state[:, k] = (there - back) / (2.0 * _STEP)
+    by_unknowns = np.einsum("hk,hku->hu", by_state, slopes[hit])
+    for k, move in enumerate(_STEP * np.eye(len(theta))):
+        there, back = (heights(starts, flown_s, theta + sign * move) for sign in (1.0, -1.0))
+        by_unknowns[:, SIZE * len(motion.nodes) + k] += (there - back) / (2.0 * _STEP)
+    speed = (heights(starts, flown_s, theta) - heights(starts, flown_s + _STEP_S, theta)) / _STEP_S
+    out = np.full(len(time_s), np.nan)
+    variance = np.einsum("hu,uv,hv->h", by_unknowns, covariance, by_unknowns, optimize=True)
+    out[hit] = np.sqrt(variance) / np.maximum(speed, _LEAST_M_S)
+    return out
 
 
 def _velocities(system: ThrownBody, states: Array, slopes: Array) -> tuple[Array, Array]:

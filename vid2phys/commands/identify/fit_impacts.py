@@ -202,6 +202,7 @@ def _listed(fitted: Fitted, times_s: Array) -> list[dict[str, float]]:
     return [
         {
             "time_s": round(float(times_s[k] + contacts.time_s[0, k]), 6),
+            "time_std_s": round(float(fitted.time_stds[k]), 6),
             "approach_m_s": round(float(contacts.approach_m_s[0, k]), 5),
             "normal_impulse_m_s": round(float(impulses[k, 0]), 5),
             "normal_impulse_std_m_s": round(float(stds[k, 0]), 5),
