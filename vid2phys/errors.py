@@ -49,8 +49,9 @@ class MissingDependencyError(Vid2PhysError):
 def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...], remedy: str = "") -> UsageError:
     """Return the error for a name that is not in a list, naming the list and the name in it that is most alike.
 
-    remedy: what to do where no name is alike; to choose from the list, if not given.
+    remedy: what else to do; to choose from the list, if neither this nor a name that is alike helps.
     """
     near = get_close_matches(name, available, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else remedy or f"choose a {kind} from the list"
+    ways = [*(f"did you mean '{each}'?" for each in near), *([remedy] if remedy else [])]
+    remedy = " ".join(ways) or f"choose a {kind} from the list"
     return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", remedy)

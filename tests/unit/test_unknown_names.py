@@ -25,9 +25,12 @@ def test_the_name_that_was_probably_meant_is_named(name: str, ends: str) -> None
 
 def test_systems_that_have_a_parameter_are_named() -> None:
     parameters = systems.get("rigid_contact").parameters()
-    with pytest.raises(UsageError, match=r"--system pendulum has it$"):
+    with pytest.raises(UsageError, match=r"--system pendulum has 'length'$"):
         check_given(parameters, {}, ("length",))
-    with pytest.raises(UsageError, match=r"--system rod or soft_body has it$"):
+    quadrotor = systems.get("quadrotor").parameters()
+    with pytest.raises(UsageError, match=r"did you mean 'arm_length'\? --system pendulum has 'length'$"):
+        check_given(quadrotor, {}, ("length",))
+    with pytest.raises(UsageError, match=r"--system rod or soft_body has 'young_modulus'$"):
         check_given(parameters, {"young_modulus": 1e6})
-    with pytest.raises(UsageError, match=r"--system pendulum has it$"):
+    with pytest.raises(UsageError, match=r"--system pendulum has 'length'$"):
         Priors({"length": (0.1, 0.01)}, {}).applied(parameters, {})

@@ -56,5 +56,5 @@ def unknown_parameter(name: str, known: Collection[str]) -> UsageError:
     known: names of the parameters that it has.
     """
     having = [each for each in available() if name in get(each).parameters().names]
-    remedy = f"--system {' or '.join(having)} has it" if having else ""
+    remedy = f"--system {' or '.join(having)} has '{name}'" if having else ""
     return unknown_name("parameter", name, tuple(known), remedy)
