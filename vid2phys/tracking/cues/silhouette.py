@@ -29,6 +29,8 @@ class SilhouetteConfig:
 
 
 DEFAULTS = SilhouetteConfig()
+_compiled = numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
+_Edges = tuple[float, float, float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def draw(
     return Drawing(draw_nearness(x, y, z, faces, sides, width, height), focal, corner)
 
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
+@_compiled
 def draw_nearness(
     x: Array,
     y: Array,
@@ -151,22 +153,10 @@ def draw_nearness(
         du, dv = 1.0 / zb - base, 1.0 / zc - base
         by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
         base -= by_x * xa + by_y * ya
-        if yb < ya:  # sort the corners by their rows
-            xa, ya, xb, yb = xb, yb, xa, ya
-        if yc < ya:
-            xa, ya, xc, yc = xc, yc, xa, ya
-        if yc < yb:
-            xb, yb, xc, yc = xc, yc, xb, yb
-        whole, upper, lower = (
-            columns_per_row(xa, ya, xc, yc),
-            columns_per_row(xa, ya, xb, yb),
-            columns_per_row(xb, yb, xc, yc),
-        )
+        edges = edges_by_row(xa, ya, xb, yb, xc, yc)
         for row in range(top, bottom + 1):
-            one = xa + whole * (row - ya)
-            other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
+            first, last = columns_within(edges, row)
             start = base + by_y * row
-            first, last = math.ceil(min(one, other)), math.floor(max(one, other))
             for column in range(max(0, first), min(width - 1, last) + 1):
                 near = np.float32(start + by_x * column)
                 if near > out[row, column]:
@@ -174,7 +164,31 @@ def draw_nearness(
     return out
 
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
-def columns_per_row(xa: float, ya: float, xb: float, yb: float) -> float:
+@_compiled
+def edges_by_row(xa: float, ya: float, xb: float, yb: float, xc: float, yc: float) -> _Edges:
+    """Return the edges of a triangle: two corners (x, y), the first ones by their rows, and columns per row.
+
+    The latter are of the edge from the first to the last corner, and of the two edges beside it.
+    """
+    if yb < ya:
+        xa, ya, xb, yb = xb, yb, xa, ya
+    if yc < ya:
+        xa, ya, xc, yc = xc, yc, xa, ya
+    if yc < yb:
+        xb, yb, xc, yc = xc, yc, xb, yb
+    return xa, ya, xb, yb, _run(xa, ya, xc, yc), _run(xa, ya, xb, yb), _run(xb, yb, xc, yc)
+
+
+@_compiled
+def _run(xa: float, ya: float, xb: float, yb: float) -> float:
     """Return by how many columns an edge from one place to another, below it, runs in a row; zero within one row."""
     return (xb - xa) / (yb - ya) if yb > ya else 0.0
+
+
+@_compiled
+def columns_within(edges: _Edges, row: int) -> tuple[int, int]:
+    """Return the first and the last column in a row of a triangle that has this row; see `edges_by_row`."""
+    xa, ya, xb, yb, whole, upper, lower = edges
+    one = xa + whole * (row - ya)
+    other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
+    return math.ceil(min(one, other)), math.floor(max(one, other))

@@ -30,7 +30,7 @@ from vid2phys.geometry import Pose
 from vid2phys.io.faces import face_areas
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.light import linear
-from vid2phys.tracking.cues.silhouette import columns_per_row
+from vid2phys.tracking.cues.silhouette import columns_within, edges_by_row
 from vid2phys.types import Array, Camera, Mesh
 
 
@@ -458,22 +458,10 @@ def _fill(
     by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
     top, bottom = max(0, math.ceil(ya + min(0.0, uy, vy))), min(rows - 1, math.floor(ya + max(0.0, uy, vy)))
     base -= by_x * xa + by_y * ya
-    xb, yb, xc, yc = xa + ux, ya + uy, xa + vx, ya + vy
-    if yb < ya:  # sort the corners by their rows
-        xa, ya, xb, yb = xb, yb, xa, ya
-    if yc < ya:
-        xa, ya, xc, yc = xc, yc, xa, ya
-    if yc < yb:
-        xb, yb, xc, yc = xc, yc, xb, yb
-    whole, upper, lower = (
-        columns_per_row(xa, ya, xc, yc),
-        columns_per_row(xa, ya, xb, yb),
-        columns_per_row(xb, yb, xc, yc),
-    )
+    edges = edges_by_row(xa, ya, xa + ux, ya + uy, xa + vx, ya + vy)
     for row in range(top, bottom + 1):
-        one = xa + whole * (row - ya)
-        other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)
-        begin, end = max(0, math.ceil(min(one, other))), min(columns - 1, math.floor(max(one, other)))
+        first_column, last_column = columns_within(edges, row)
+        begin, end = max(0, first_column), min(columns - 1, last_column)
         least, most = min(least, begin), max(most, end)
         start = base + by_y * row
         for column in range(begin, end + 1):
