@@ -44,7 +44,7 @@ _SOFT, _PASSES = 1e-2, 4  # share of an impulse by which a point gives way, and 
 _ROUNDS, _SWEEPS, _NEWTONS = 20, 5, 6
 _MOST_EVENTS = 400  # in an interval
 _SLIDES = 0.98  # share of the largest friction from which on a body slides
-_STILL = 4e-4  # m/s below which a body that touches stays as it is; soft contacts let it creep at half of that
+_STILL = 1e-7  # m/s below which a body that touches stays as it is
 _SINK = 0.2  # share of a penetration that a step takes back
 
 
