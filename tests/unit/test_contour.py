@@ -242,11 +242,12 @@ def test_light_is_linear() -> None:
 def test_a_drawing_covers_what_the_rasteriser_draws_and_is_as_near() -> None:
     posed = MESH.vertices @ ROTATION.T + TRANSLATION
     pixels = posed[:, :2] / posed[:, 2:] @ CAMERA.K[:2, :2].T + CAMERA.K[:2, 2]
-    near = draw_nearness(*pixels.T.copy(), posed[:, 2].copy(), MESH.faces, CAMERA.width, CAMERA.height)
+    faces = MESH.faces, np.zeros(len(MESH.faces), dtype=bool)
+    near = draw_nearness(*pixels.T.copy(), posed[:, 2].copy(), *faces, CAMERA.width, CAMERA.height)
     expected = rasterize_camera(posed, MESH.faces, CAMERA)
     np.testing.assert_array_equal(near > 0.0, expected.mask)
     np.testing.assert_allclose(near[near > 0.0], 1.0 / expected.depth[expected.mask], rtol=1e-5)
-    behind = draw_nearness(*pixels.T.copy(), -posed[:, 2], MESH.faces, CAMERA.width, CAMERA.height)
+    behind = draw_nearness(*pixels.T.copy(), -posed[:, 2], *faces, CAMERA.width, CAMERA.height)
     assert not behind.any()
 
 
