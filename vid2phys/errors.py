@@ -51,7 +51,6 @@ def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...], r
 
     remedy: what else to do; to choose from the list, if neither this nor a name that is alike helps.
     """
-    near = get_close_matches(name, available, n=1)
-    ways = [*(f"did you mean '{each}'?" for each in near), *([remedy] if remedy else [])]
-    remedy = " ".join(ways) or f"choose a {kind} from the list"
+    meant = [f"did you mean '{near}'?" for near in get_close_matches(name, available, n=1)]
+    remedy = " ".join(filter(None, [*meant, remedy])) or f"choose a {kind} from the list"
     return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", remedy)

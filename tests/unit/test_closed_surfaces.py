@@ -46,6 +46,16 @@ def test_closed_surfaces_that_point_outwards_are_one_sided() -> None:
     assert one_sided(*shifted).all(), "wherever the origin is"
 
 
+def test_closed_surfaces_are_told_from_open_ones() -> None:
+    box = trimesh.creation.box((1.0, 2.0, 3.0))
+    split = np.asarray(box.vertices)[box.faces].reshape(-1, 3)  # every face with vertices of its own
+    assert one_sided(split, np.arange(36).reshape(12, 3)).all()
+    assert not one_sided(np.asarray(box.vertices), np.asarray(box.faces)[:-1]).any()
+    turned = np.asarray(box.faces).copy()
+    turned[0] = turned[0, ::-1]
+    assert not one_sided(np.asarray(box.vertices), turned).any()
+
+
 @pytest.mark.parametrize(
     "mesh",
     [trimesh.creation.box((0.2, 0.1, 0.05)), trimesh.creation.torus(0.1, 0.03), apart(), open_box()],

@@ -113,16 +113,6 @@ def test_what_is_behind_or_out_of_the_image_draws_nothing() -> None:
         assert float(slope.abs().sum()) == 0.0
 
 
-def test_closed_surfaces_are_told_from_open_ones() -> None:
-    box = trimesh.creation.box((1.0, 2.0, 3.0))
-    split = np.asarray(box.vertices)[box.faces].reshape(-1, 3)  # every face with vertices of its own
-    assert one_sided(split, np.arange(36).reshape(12, 3)).all()
-    assert not one_sided(np.asarray(box.vertices), np.asarray(box.faces)[:-1]).any()
-    turned = np.asarray(box.faces).copy()
-    turned[0] = turned[0, ::-1]
-    assert not one_sided(np.asarray(box.vertices), turned).any()
-
-
 def test_normals() -> None:
     normals = normals_of(torch.tensor([[[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 3.0, 0.0]]]), np.array([[0, 1, 2]]))
     np.testing.assert_allclose(normals.numpy(), [[[0.0, 0.0, 1.0]]])

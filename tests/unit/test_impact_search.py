@@ -417,22 +417,17 @@ def test_impulses_have_the_errors_of_moved_rollouts(problem: ImpactProblem, moti
 def test_times_of_impacts_have_the_errors_of_moved_rollouts(problem: ImpactProblem, motion: Motion) -> None:
     """Errors are differences of whole rollouts; intervals without an impact have none."""
     _, normal, active, states, slopes = problem.equations(motion)
-    covariance, times = covariance_of(normal), problem.rolled(motion)[2].time_s[0]
-    found = time_stds(problem, motion, states, slopes, covariance)
+    covariance, contacts = covariance_of(normal), problem.rolled(motion)[2]
+    times = contacts.time_s[0]
+    found = time_stds(problem, motion, contacts, states, slopes, covariance)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(times))
     for k in np.flatnonzero(np.isfinite(times))[:2]:
-        by_unknowns = np.array(
-            [
-                np.subtract(
-                    *(
-                        problem.rolled(problem.moved(motion, sign * move, active))[2].time_s[0, k]
-                        for sign in (1.0, -1.0)
-                    )
-                )
-                for move in 1e-6 * np.eye(len(covariance))
-            ]
-        )
-        by_unknowns /= 2e-6
+
+        def time_s(move: Array, k: int = int(k)) -> float:
+            return float(problem.rolled(problem.moved(motion, move, active))[2].time_s[0, k])
+
+        moves = 1e-6 * np.eye(len(covariance))
+        by_unknowns = np.array([time_s(move) - time_s(-move) for move in moves]) / 2e-6
         assert 1e-6 < found[k] < 0.01
         np.testing.assert_allclose(found[k], np.sqrt(by_unknowns @ covariance @ by_unknowns), rtol=0.02)
 

@@ -163,7 +163,7 @@ def concluded(whole: ImpactProblem, minimum: Minimum[Motion], weights: Array, be
         unknown.append("mu")
     bounded = "mu" in unknown and touches and not is_apart(whole)  # a motion in parts bounds nothing
     of_impulses = impulses_of(whole.system, parameters, whole.lengths_s, states, slopes, covariance)
-    of_times = time_stds(whole, motion, states, slopes, covariance)
+    of_times = time_stds(whole, motion, contacts, states, slopes, covariance)
     given = parameters, states, contacts, of_theta, of_states, *of_impulses, of_times
     least = _least_friction(whole, minimum) if bounded else None
     if least is not None:

@@ -13,12 +13,12 @@ from vid2phys.solvers.impact_problem import AXES, SIZE, ImpactProblem, Motion
 from vid2phys.types import Array, Parameters
 
 if TYPE_CHECKING:
-    from vid2phys.engine.systems.rigid_contact import ThrownBody
+    from vid2phys.engine.systems.rigid_contact import Contacts, ThrownBody
 
 _LEAST_M_S = 1e-12  # change of velocity along the plane that has a direction
 _STEP = 1e-4  # of central differences of the velocity, rad and m/s
 _STEP_S = 1e-4  # of the difference that gives the speed of an impact
-_FAR_M = 1e3  # by which the plane is lowered to see where a body flies on
+_FAR_M = 1e3  # by which the plane is lowered, so that nothing stops a flight
 
 
 def impulses_of(
@@ -49,20 +49,27 @@ def impulses_of(
     return np.einsum("fax,fx->fa", axes, impulse), np.sqrt(variance)
 
 
-def time_stds(whole: ImpactProblem, motion: Motion, states: Array, slopes: Array, covariance: Array) -> Array:
+def time_stds(
+    whole: ImpactProblem, motion: Motion, contacts: Contacts, states: Array, slopes: Array, covariance: Array
+) -> Array:
     """Return the standard deviation [F - 1] of the time of the first impact in each interval, s; NaN without one.
 
-    The body touches the plane later by the error of its least height over the speed at which that shrinks.
+    The lowest point of the body is higher than the fit says by an error, and falls at some speed. So it touches the
+    plane later by the error over the speed. Where the body touches already, another point may be the lowest one, and
+    the deviation is too large.
 
     Args:
         whole: the problem.
         motion: its minimum.
+        contacts: [1, F - 1] of the intervals.
         states: [F, 13] of the frames.
         slopes: [F, 12, U], derivatives of the states in their tangent spaces by all unknowns.
         covariance: [U, U] of the unknowns.
     """
+    from vid2phys.engine.kernels.impacts_cpu import SLOW_M_S
+
     system, theta = whole.system, motion.theta
-    time_s = whole.rolled(motion)[2].time_s[0]
+    time_s = contacts.time_s[0]
     hit = np.flatnonzero(np.isfinite(time_s))
     starts, flown_s = states[hit], time_s[hit]
 
@@ -86,7 +93,7 @@ def time_stds(whole: ImpactProblem, motion: Motion, states: Array, slopes: Array
     speed = (heights(starts, flown_s, theta) - heights(starts, flown_s + _STEP_S, theta)) / _STEP_S
     out = np.full(len(time_s), np.nan)
     variance = np.einsum("hu,uv,hv->h", by_unknowns, covariance, by_unknowns, optimize=True)
-    out[hit] = np.sqrt(variance) / np.maximum(speed, _LEAST_M_S)
+    out[hit] = np.sqrt(variance) / np.maximum(speed, SLOW_M_S)  # no impact is slower
     return out
 
 

@@ -38,7 +38,7 @@ EVENTS = 6
 _FLIGHT_S, _CONTACT_S = 4e-3, 2e-3  # longest steps
 _SAME_M = 2e-5  # points within this height of the plane touch
 _EXACT_M, _EXACT_S = 1e-9, 1e-13  # how near a point is to the plane at the time of an impact, and its time
-_SLOW_M_S = 0.01  # points that approach more slowly do not rebound
+SLOW_M_S = 0.01  # points that approach more slowly do not rebound
 _SETTLED = 1e-9  # m/s, change of an impulse
 _SOFT, _PASSES = 1e-2, 4  # share of an impulse by which a point gives way, and passes at an impact, which take it back
 _ROUNDS, _SWEEPS, _NEWTONS = 20, 5, 6
@@ -410,7 +410,7 @@ def _rebound(state, touching, count, points, radius, p, frame, slack, work, even
     fastest = 0.0
     for c in range(count):
         vn = _speed(work, c, 0)
-        targets[c] = -p[RESTITUTION] * vn if vn < -_SLOW_M_S else 0.0
+        targets[c] = -p[RESTITUTION] * vn if vn < -SLOW_M_S else 0.0
         fastest = max(fastest, -vn)
     _solve(work, count, p[MU], _PASSES)
     pressed, friction = _sums(impulses, count)
@@ -532,7 +532,7 @@ def _hits(state, touching, count, points, radius, p, frame, work):
     least = 0.0
     for c in range(count):
         least = min(least, _speed(work, c, 0))
-    return least < -_SLOW_M_S
+    return least < -SLOW_M_S
 
 
 @with_memory

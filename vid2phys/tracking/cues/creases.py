@@ -59,12 +59,14 @@ class Solid:
         mesh: the mesh.
         edges: [E, 2] indices of vertices.
         sides: [E, 2] indices of the faces on both sides.
+        one_sided: [F] faces that are never seen from behind.
         config: settings.
     """
 
     mesh: Mesh
     edges: NDArray[np.int64]
     sides: NDArray[np.int64]
+    one_sided: NDArray[np.bool_]
     config: CreaseConfig = DEFAULTS
 
     @staticmethod
@@ -74,7 +76,7 @@ class Solid:
         along = mesh.vertices[edges[:, 1]] - mesh.vertices[edges[:, 0]]
         radius = mesh.radius_m
         kept = sharp & (np.linalg.norm(along, axis=-1) > config.min_length * radius)
-        return Solid(mesh, edges[kept], sides[kept], config)
+        return Solid(mesh, edges[kept], sides[kept], one_sided(mesh.vertices, mesh.faces), config)
 
     def without_creases(self) -> Solid:
         """Return the body without creases."""
@@ -83,11 +85,6 @@ class Solid:
     def draw(self, vertices: Array) -> Drawing | None:
         """Draw the mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
         return draw(vertices, self.mesh.faces, self.one_sided)
-
-    @cached_property
-    def one_sided(self) -> NDArray[np.bool_]:
-        """Which faces [F] are never seen from behind."""
-        return one_sided(self.mesh.vertices, self.mesh.faces)
 
     @cached_property
     def smooth_parts(self) -> NDArray[np.int64]:

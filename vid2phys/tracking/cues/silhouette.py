@@ -97,7 +97,8 @@ def draw(
     Args:
         vertices: [V, 3] in camera axes, m.
         faces: [F, 3] indices of vertices.
-        one_sided: [F] faces that are never seen from behind (`io.faces.one_sided`), which saves time; None for none.
+        one_sided: [F] faces that are never seen from behind (`engine.closed_surfaces`), which saves time; None
+            for none.
         config: settings.
     """
     if not vertices[:, 2].min() > config.min_depth_m:
@@ -166,9 +167,9 @@ def draw_nearness(
 
 @_compiled
 def edges_by_row(xa: float, ya: float, xb: float, yb: float, xc: float, yc: float) -> _Edges:
-    """Return the edges of a triangle: two corners (x, y), the first ones by their rows, and columns per row.
+    """Return the upper two corners (x, y) of a triangle, and by how many columns its edges run in a row.
 
-    The latter are of the edge from the first to the last corner, and of the two edges beside it.
+    The edges are the one from the first to the last row, and the upper and the lower one beside it.
     """
     if yb < ya:
         xa, ya, xb, yb = xb, yb, xa, ya
@@ -181,13 +182,13 @@ def edges_by_row(xa: float, ya: float, xb: float, yb: float, xc: float, yc: floa
 
 @_compiled
 def _run(xa: float, ya: float, xb: float, yb: float) -> float:
-    """Return by how many columns an edge from one place to another, below it, runs in a row; zero within one row."""
+    """Return by how many columns an edge runs in a row, from a place to one below it; zero within one row."""
     return (xb - xa) / (yb - ya) if yb > ya else 0.0
 
 
 @_compiled
 def columns_within(edges: _Edges, row: int) -> tuple[int, int]:
-    """Return the first and the last column in a row of a triangle that has this row; see `edges_by_row`."""
+    """Return the first and the last column of a triangle in one of its rows. edges: of `edges_by_row`."""
     xa, ya, xb, yb, whole, upper, lower = edges
     one = xa + whole * (row - ya)
     other = xa + upper * (row - ya) if row < yb else xb + lower * (row - yb)

@@ -96,8 +96,8 @@ class Backdrop:
         poses, which may be off, have the body.
         """
         shown = np.stack([linear(frame) for frame in frames])
-        whole, count = (0, 0, camera.width, camera.height), len(mesh.faces)
-        faces = mesh.faces, np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+        whole, size = (0, 0, camera.width, camera.height), len(mesh.faces)
+        faces = mesh.faces, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
         for k, image in enumerate(shown):
             body = _shares(poses[k].apply(mesh.vertices), faces, camera, whole, 1)[0] > 0.0
             image[_grown(body, margin_px) & _grown(~unlike[k], 1)] = np.nan
@@ -460,8 +460,8 @@ def _fill(
     base -= by_x * xa + by_y * ya
     edges = edges_by_row(xa, ya, xa + ux, ya + uy, xa + vx, ya + vy)
     for row in range(top, bottom + 1):
-        first_column, last_column = columns_within(edges, row)
-        begin, end = max(0, first_column), min(columns - 1, last_column)
+        left, right = columns_within(edges, row)
+        begin, end = max(0, left), min(columns - 1, right)
         least, most = min(least, begin), max(most, end)
         start = base + by_y * row
         for column in range(begin, end + 1):
